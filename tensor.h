@@ -17,8 +17,8 @@
 //   >>shared  >>ops  >>vocabulary  >>passes  >>portable-math  >>functions
 //   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
 //   >>kernel-random  >>kernel-copies  >>kernel-table
-//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
-//   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
+//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-bodies  >>impl-platform  >>impl-state  >>impl-errors
+//   >>impl-alloc  >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
@@ -65,10 +65,12 @@
 //            name_with knows it. One warning is reported the same way, once and with code 0: a scope holds
 //            some 100,000 tensors, which is what a loop without a reset does.
 // THREADS    Any number of threads may use the library. A tensor may be read by many threads; two threads
-//            must not write the same tensor at once. The library starts threads only after
-//            tensor_set_num_threads(n). Results have the same bits for every number of threads. Where there
-//            is no memory for a thread's state, every call of that thread fails with OUT_OF_MEMORY; such
-//            threads share one state, so one may read the error text of another.
+//            must not write the same tensor at once. A view is a tensor of its own: threads may mark views
+//            of one tensor as leaves at once, and write views that have no element in common unless that is
+//            recorded. The library starts threads only after tensor_set_num_threads(n). Results have the
+//            same bits for every number of threads. Where there is no memory for a thread's state, every
+//            call of that thread fails with OUT_OF_MEMORY; such threads share one state, so one may read the
+//            error text of another.
 // HOST       Floating-point traps: no op raises invalid, division by zero or overflow where its results have
 //            none by IEEE's rules (0/0 of the program's own numbers still traps; comparisons with NaN may). A
 //            rounding mode other than to nearest changes the last bits of results, function values by up to
@@ -823,9 +825,18 @@ TENSOR_API int64_t tensor_item_i64(tensor_t *x);
 //   -> code;  errors SHAPE if bytes is not numel * element size, DTYPE if the type of data does not fit
 TENSOR_API int tensor_copy_out(tensor_t *x, void *data, size_t bytes);
 
-// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere (PyTorch: rtol 1e-5, atol 1e-8).
+typedef struct tensor_allclose_args_t {
+    const char *site_ TENSOR_INIT;
+    tensor_t *a TENSOR_INIT, *b TENSOR_INIT;
+    double rtol TENSOR_INIT, atol TENSOR_INIT;
+    const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
+    int equal_nan TENSOR_INIT;              // NaN equals NaN
+} tensor_allclose_args_t;
+
+// Whether shapes are equal and |a - b| <= atol + rtol * |b| everywhere: tensor_allclose(a, b, 1e-5, 1e-8) has
+// PyTorch's defaults.
 //   -> 1 or 0;  errors DTYPE, POISONED
-TENSOR_API int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol);
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a);
 
 // Whether shapes, dtypes and all elements are equal.
 //   -> 1 or 0;  errors POISONED
@@ -2401,30 +2412,28 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
-// one replay in slices. A slice ends before the call that would pass the budget, as far as its length is
-// known from the steps before; it makes one call at least, or some blocks of pointwise calls that run
-// together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like (some
-// rows), sort, topk and the like, product, linear algebra (some matrices, or some columns of a large one),
-// indexing, random numbers, convolution, pool, norm, attention, loss, recurrent (some of its steps),
-// embedding, dropout, clipping, optimizer. Others are not interrupted: softmax, norms and running sums of one
-// row, eigenvalues and singular values of one matrix, products of integers; a GPU's step is one call. On one
-// core with AVX-512 (in brackets PyTorch, in turns), softmax of a million numbers takes 0.3 ms (0.6), their
-// running sum 1.7 (0.9), eigenvalues and vectors of a 200 x 200 matrix 12 (1.7), its singular values and
-// vectors 19 (3.4).
-// In real time (tensor_set_realtime) no call is interrupted unless the graph had a slice before, which takes
-// memory for that.
-// A call that is under way goes on where the last slice left it, also on another thread or with another
+// one replay in time slices. A time slice ends before the call that would pass the budget, as far as its
+// length is known from the steps before; it makes one call at least, or some blocks of pointwise calls that
+// run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
+// also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
+// like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
+// convolution, pool, layer norm (some rows), norms of images (some channels or groups, or a part of a
+// large one), attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others
+// are not interrupted, as products of integers; a GPU's step is one call.
+// In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
+// takes memory for that.
+// A call that is under way goes on where the last time slice left it, also on another thread or with another
 // number of threads; with another instruction set (tensor_set_isa) that is an error until the first one is
 // set again.
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
-// Between slices the program may use and change whatever the step does not use. It may read the step's inputs
-// and parameters: some have their values of before the step, some those of after it. The step's outputs and
-// gradients have no defined values. It must not change them, nor tensors that the step reads.
+// Between time slices the program may use and change whatever the step does not use. It may read the step's
+// inputs and parameters: some have their values of before the step, some those of after it. The step's
+// outputs and gradients have no defined values. It must not change them, nor tensors that the step reads.
 //   g          as tensor_graph_replay, which is refused while a step is under way
 //   budget_us  microseconds
 //   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error. One of a call of
-//      the step ends the step there, and the next slice begins it again; after others (a pending error, no
-//      memory to plan, another instruction set, a lock in real time) the next slice goes on
+//      the step ends the step there, and the next time slice begins it again; after others (a pending error,
+//      no memory to plan, another instruction set, a lock in real time) the next time slice goes on
 //   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
@@ -2446,7 +2455,7 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 //      a GPU, in a capture
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
-// Prints the bytes of a graph, then its calls, a line each, to stdout.
+// Prints the bytes and operations of a graph, then its calls, a line each, to stdout.
 //   -> code;  errors POISONED, OWNER as tensor_graph_replay; IO (stdout cannot be written), UNSUPPORTED under
 //      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
@@ -2456,7 +2465,7 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 // for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
 // call that draws random numbers has a stream of the generator; the next replay begins with the stream after
 // these. lost: a tensor that the step uses was freed since or has other memory, so what operands point to is
-// not to be read. begun: a step is under way in slices.
+// not to be read. begun: a step is under way in time slices.
 typedef struct tensor_graph_info_t {
     int64_t calls, streams, groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
@@ -2473,7 +2482,8 @@ typedef struct tensor_graph_call_t {
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
-    const void *call_;
+    const tensor_graph_t *graph_;
+    int64_t index_;
 } tensor_graph_call_t;
 
 typedef enum tensor_graph_place_t {
@@ -2500,10 +2510,16 @@ typedef struct tensor_graph_operand_t {
 } tensor_graph_operand_t;
 
 // The read-only view of a graph.
-//   -> struct, of zeros if g is NULL, freed or being captured, or if i is out of range;  errors none
+//   call    what tensor_graph_call gave
+//   -> struct, of zeros if the graph is NULL, freed or being captured, or if i is out of range;  errors none
 TENSOR_API tensor_graph_info_t tensor_graph_info(const tensor_graph_t *g);
 TENSOR_API tensor_graph_call_t tensor_graph_call(const tensor_graph_t *g, int64_t i);
 TENSOR_API tensor_graph_operand_t tensor_graph_operand(const tensor_graph_call_t *call, int i);
+
+// Floating-point operations of a call, as PyTorch's FlopCounterMode counts them: two for each multiply-add of
+// matrix products, convolutions, attention and a recurrent layer's state, by their shapes. Others count as 0.
+//   -> operations, 0 if call is NULL or none;  errors none
+TENSOR_API double tensor_graph_flops(const tensor_graph_call_t *call);
 
 // The memory that a tensor is in, to be compared with that of operands.
 //   -> pointer, NULL for poison;  errors OWNER if x is dead
@@ -3199,7 +3215,6 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
 #define tensor_set(...) TENSOR__CALL_KIND(int, tensor_set, __VA_ARGS__)
 
-#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_equal(...) TENSOR__CALL_KIND(int, tensor_equal, __VA_ARGS__)
 #define tensor_print(...) TENSOR__CALL_KIND(int, tensor_print, __VA_ARGS__)
 #define tensor_to_string(...)                                                                                \
@@ -3461,6 +3476,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_rearrange(x, ...)                                                                             \
     tensor_rearrange_with(x, TENSOR_ARGS(tensor_rearrange, tensor_rearrange_args_t, __VA_ARGS__))
 #define tensor_check(...) tensor_check_with(TENSOR_ARGS(tensor_check, tensor_check_args_t, __VA_ARGS__))
+#define tensor_allclose(...)                                                                                 \
+    tensor_allclose_with(TENSOR_ARGS_NEEDED(tensor_allclose, tensor_allclose_args_t, __VA_ARGS__))
 #define tensor_searchsorted(...)                                                                             \
     tensor_searchsorted_with(TENSOR_ARGS(tensor_searchsorted, tensor_searchsorted_args_t, __VA_ARGS__))
 #define tensor_multinomial(...)                                                                              \
@@ -3633,6 +3650,16 @@ inline tensor_t *tensor_rearrange(tensor_t *x, const char *pattern,
     return tensor_rearrange_with(x, options_are_named);
 }
 
+inline int tensor_allclose(tensor_t *a, tensor_t *b, double rtol, double atol,
+                           tensor_allclose_args_t options_are_named = tensor_allclose_args_t()) {
+    options_are_named.a = a;
+    options_are_named.b = b;
+    options_are_named.rtol = rtol;
+    options_are_named.atol = atol;
+    options_are_named.options_are_named_ = TENSOR__NO_SURPLUS;
+    return tensor_allclose_with(options_are_named);
+}
+
 inline tensor_t *tensor_searchsorted(
     tensor_t *sorted, tensor_t *values,
     tensor_searchsorted_args_t options_are_named = tensor_searchsorted_args_t()) {
@@ -3721,6 +3748,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 #define tensor_chain_matmul(...) TENSOR__CALL(tensor_chain_matmul, __VA_ARGS__)
 #define tensor_index(x, ...) TENSOR__CALL(tensor_index, x, {__VA_ARGS__})
 #define tensor_rearrange(...) TENSOR__CALL(tensor_rearrange, __VA_ARGS__)
+#define tensor_allclose(...) TENSOR__CALL_KIND(int, tensor_allclose, __VA_ARGS__)
 #define tensor_searchsorted(...) TENSOR__CALL(tensor_searchsorted, __VA_ARGS__)
 #define tensor_multinomial(...) TENSOR__CALL(tensor_multinomial, __VA_ARGS__)
 #define tensor_linalg_pinv(...) TENSOR__CALL(tensor_linalg_pinv, __VA_ARGS__)
@@ -3913,6 +3941,24 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
+// From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
+// where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
+// the code.
+#if defined(__GNUC__) && !defined(__clang__)
+#define TENSOR__INSIDE _Pragma("GCC push_options")                                                           \
+    _Pragma("GCC optimize(\"fp-contract=off,align-functions=1,align-jumps=1\")")
+#define TENSOR__OUTSIDE _Pragma("GCC pop_options")
+#elif defined(__clang__)
+#define TENSOR__INSIDE TENSOR__PRECISE _Pragma("STDC FP_CONTRACT OFF")
+#define TENSOR__OUTSIDE TENSOR__PRECISE_END
+#elif defined(_MSC_VER)
+#define TENSOR__INSIDE __pragma(fp_contract(off))
+#define TENSOR__OUTSIDE
+#else
+#define TENSOR__INSIDE
+#define TENSOR__OUTSIDE
+#endif
+
 // From COLD to END gcc optimizes less, at any level of optimization, and compiles in four fifths of the time:
 // loops over f64 and integers.
 #if defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
@@ -3966,22 +4012,25 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
-// Counters that several threads use. These six operations are here because C99 and MSVC's C have no
-// stdatomic.
+// Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
+// NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
 #if defined(TENSOR_NO_THREADS)
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #elif defined(__GNUC__) || defined(__clang__)
 #define TENSOR__ATOMIC_LOAD(p) __atomic_load_n(p, __ATOMIC_ACQUIRE)
 #define TENSOR__ATOMIC_STORE(p, v) __atomic_store_n(p, v, __ATOMIC_RELEASE)
 #define TENSOR__ATOMIC_ADD(p, v) __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL)   // gives the old value
+#define TENSOR__ATOMIC_NOTE(p, v) __atomic_store_n(p, v, __ATOMIC_RELAXED)
 #elif defined(_MSC_VER)
 #include <intrin.h>
 #define TENSOR__ATOMIC_LOAD(p) (_ReadWriteBarrier(), *(volatile tensor__count_t *)(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)_InterlockedExchange((volatile long *)(p), (long)(v)))
 #define TENSOR__ATOMIC_ADD(p, v) _InterlockedExchangeAdd((volatile long *)(p), (long)(v))
+#define TENSOR__ATOMIC_NOTE(p, v) ((void)(*(p) = (v)))
 #else
 #error "tensor.h: this compiler's atomics and thread-local words are not known: define TENSOR_NO_THREADS"
 #endif
@@ -4034,7 +4083,6 @@ enum {                                  // tensor_t.flags
     TENSOR__INFERENCE = 32,             // made in inference mode: no graph may save it
     TENSOR__ROWS = 64,                  // gradient [n, width] by rows; which: its grad (i64, -1 = none), on
                                         // which the flag means that no row is there twice
-    TENSOR__ONCE_LEAF = 128,            // required grad as a leaf and no longer does, or a view of it did
     TENSOR__INHERITED = TENSOR__NO_GRAD_VIEW | TENSOR__MULTI_VIEW       // by views of the view
 };
 
@@ -4094,6 +4142,8 @@ struct tensor_t {
     uint64_t epoch;                     // scope resets of the home thread at its death
     const char *freed;                  // dead: where tensor_free did it, "" = somewhere; NULL = a scope
     tensor__count_t lock;               // guards grad during accumulation
+    tensor__count_t once_leaf;          // 1 = required grad as a leaf and no longer does, or a view of it
+                                        // did, which its thread says here
     int64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
 };
 
@@ -4328,11 +4378,11 @@ typedef char tensor__params_begin_with_the_largest[sizeof(tensor_params_t) ==
                                                    sizeof(tensor_window_params_t) ? 1 : -1];
 
 // Elements that the kernel of a captured call computes while it runs, some rows at a time.
-typedef struct tensor__made_t {
+typedef struct tensor__lazy_t {
     int64_t width, most;                // elements of a row; rows at a time
     // -> rows first .. first + n - 1, in memory of that worker, until its next call
-    const void *(*rows)(const struct tensor__made_t *m, int64_t first, int64_t n, int worker);
-} tensor__made_t;
+    const void *(*rows)(const struct tensor__lazy_t *m, int64_t first, int64_t n, int worker);
+} tensor__lazy_t;
 
 // A call of one kernel: everything a backend needs.
 typedef struct tensor_call_t {
@@ -4349,7 +4399,7 @@ typedef struct tensor_call_t {
     tensor__thread_t *thread;
     // In a graph, of each operand: NULL = it is in memory. NULL = all are. Rows of OPTIMIZER with `own` read
     // it.
-    const tensor__made_t *const *made;
+    const tensor__lazy_t *const *lazy;
 } tensor_call_t;
 enum { TENSOR__PLAN_BYTES = 1024 };
 
@@ -4566,9 +4616,9 @@ typedef struct tensor__op_t {
     uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
-    // Computes the results of small operands without a call block. -> 0 if they are not small: then the
-    // kernel of the row runs. NULL = the kernel always runs
-    int (*direct)(struct tensor__op_t *o);
+    // Computes the results of small operands, f32 on the host, from their first elements, without a call
+    // block. NULL = the kernel of the row runs
+    void (*small_fn)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -4656,6 +4706,9 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(void, bury, (void *object, int kind)) \
     X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
     X(void, disown, (tensor__owned_t *o)) \
+    /* calls visit for each object with that destroy, under the context's lock */ \
+    X(void, each_owned, (tensor__thread_t *th, void (*destroy)(tensor__owned_t *), \
+                         void (*visit)(tensor__owned_t *o, void *user), void *user)) \
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
     /* a number inside an op that is made of others: on the CPU, 0-d */ \
@@ -5183,9 +5236,9 @@ typedef enum tensor_op_id_t {
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
-// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and what is left out (TENSOR_NO_AUTOGRAD, _THREADS, _STDIO): their names contain these,
-// so other parts do not link.
+// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512 and the pointwise bodies of f64 and
+// integers. The parts of a program must agree in version, passes and what is left out (TENSOR_NO_AUTOGRAD,
+// _THREADS, _STDIO): their names contain these, so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -5270,7 +5323,7 @@ typedef enum tensor_op_id_t {
 #ifndef TENSOR_IMPLEMENTATION_PART
 #define TENSOR__PART 0
 #elif TENSOR_IMPLEMENTATION_PART < 1 || TENSOR_IMPLEMENTATION_PART > 4
-#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 kernels of AVX-512"
+#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 AVX-512 and bodies"
 #elif defined(TENSOR_STATIC)
 #error "tensor.h: TENSOR_STATIC is one file, TENSOR_IMPLEMENTATION_PART several"
 #else
@@ -5278,6 +5331,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__COMPILES_CORE (TENSOR__PART <= 1)
 #define TENSOR__COMPILES_NN (TENSOR__PART == 0 || TENSOR__PART == 2)
+#define TENSOR__COMPILES_BODIES (TENSOR__PART == 0 || TENSOR__PART == 4)
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
@@ -5452,13 +5506,14 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // bits are the same everywhere. Passes have their own functions of f32: these serve f64, the fronts and the
 // numbers of optimizers.
 //
-// TENSOR__PASS_INSIDE gives the rest of the library these functions under the names of <math.h>, as macros
+// TENSOR__PASS_MATH gives the rest of the library these functions under the names of <math.h>, as macros
 // with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
 // results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
 
@@ -6479,6 +6534,29 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
+TENSOR__INLINE double tensor__min_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a < b) { return a; }
+    return b;
+}
+
+TENSOR__INLINE double tensor__max_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a > b) { return a; }
+    return b;
+}
+
+// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
+// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
+TENSOR__INLINE int64_t tensor__i64_from(double v) {
+    if (v != v) { return 0; }
+    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
+    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
+    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
+}
+
 TENSOR__FN double tensor__remainder_f64(double a, double b) {
     double r = fmod(a, b);
     return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
@@ -6516,9 +6594,10 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 TENSOR__PRECISE_END
 #endif   // TENSOR_SHARED_7C1E
@@ -6534,15 +6613,14 @@ TENSOR__PRECISE_END
 // flags would decide) and intrinsics in macros of 100 lines (no breakpoints). The kernels of tensor_nn.h come
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
-// TENSOR__PASS_WORDS only undefines the words of the formulas. TENSOR__PASS_INSIDE only opens (1) or closes
-// (0) the inside of the library: calls of public functions do not record their site, because the user's own
-// call does; nothing is fused; in a portable build the names of <math.h> mean the functions of
-// >>portable-math.
+// TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
+// (0). Rejected: more such short inclusions, as to undefine the words of the formulas. gcc reads every line
+// of the file each time, and when it has read some 250,000 lines, the place of every further word takes an
+// entry of a table: ten such inclusions were a third of the time of parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
-#ifdef TENSOR__PASS_INSIDE
-#ifdef TENSOR__PORTABLE
+#ifdef TENSOR__PASS_MATH
 // newlib's <math.h> has log2 as a macro
 #undef acos
 #undef acosh
@@ -6569,7 +6647,7 @@ TENSOR__PRECISE_END
 #undef tan
 #undef tanh
 #undef tgamma
-#if TENSOR__PASS_INSIDE
+#if TENSOR__PASS_MATH
 #define acos(x) tensor__acos_f64(x)
 #define acosh(x) tensor__acosh_f64(x)
 #define asin(x) tensor__asin_f64(x)
@@ -6596,39 +6674,9 @@ TENSOR__PRECISE_END
 #define tanh(x) tensor__tanh_f64(x)
 #define tgamma(x) tensor__tgamma_f64(x)
 #endif
-#endif
-#undef TENSOR_HERE
-#undef TENSOR__IN
-#undef TENSOR__STAMP
-#if TENSOR__PASS_INSIDE
-#define TENSOR_HERE ((const char *)0)
-#define TENSOR__IN(function) ((const char *)0)
-#define TENSOR__STAMP(site, result) (result)
+#undef TENSOR__PASS_MATH
 #else
-#define TENSOR_HERE TENSOR__SITE
-#define TENSOR__IN(function) TENSOR__SITE_OF(function)
-#define TENSOR__STAMP tensor__at
-#endif
-// Same bits whatever the flags: a product and a sum are fused only where V_FMA or V_FNMA says so.
-// gcc aligns loops, but not functions and what follows a jump, which is 3 % of the code.
-#if TENSOR__PASS_INSIDE
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC optimize("fp-contract=off,align-functions=1,align-jumps=1")
-#elif defined(__clang__)
-TENSOR__PRECISE
-#pragma STDC FP_CONTRACT OFF
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
-#endif
-#elif defined(__GNUC__) && !defined(__clang__)
-#pragma GCC pop_options
-#elif defined(__clang__)
-TENSOR__PRECISE_END
-#endif
-#undef TENSOR__PASS_INSIDE
-#else
-#if !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_CLOSE
 
 // ------------------------------------------------------------------------------
 // >>simd                                           MARK: vector vocabulary
@@ -8599,7 +8647,7 @@ TENSOR__INLINE V_F TENSOR__K(pow)(V_F a, V_F b) {
 #define V_SIGMOID(x) TENSOR__K(sigmoid)(x)
 #endif   // !TENSOR__PASS_CLOSE
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_CLOSE)
 
 // ------------------------------------------------------------------------------
 // >>kernel-pointwise                               MARK: pointwise bodies
@@ -8802,10 +8850,15 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 // Called from >>impl-rows. On a GPU: >>rows.
 // ------------------------------------------------------------------------------
 
-// y = e^(x - max); returns the sum. The next row is likely to be the next in memory.
-TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max) {
+// y = e^(x - max); returns the sum. The next row is likely to be the next in memory. lanes: the sums that a
+// row in parts goes on with, else NULL.
+TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float max, float *lanes) {
     V_F m = V_SET(max), a = V_ZERO(), b = V_ZERO();
     int64_t i = 0;
+    if (lanes) {
+        a = V_LOAD(lanes);
+        b = V_LOAD(lanes + V_N);
+    }
     for (; i + 2 * V_N <= n; i += 2 * V_N) {
         V_AHEAD(x + i, n);
         V_AHEAD(x + i + V_N, n);
@@ -8826,20 +8879,46 @@ TENSOR__FN float TENSOR__K(row_exp)(const float *x, float *y, int64_t n, float m
         V_PUT_PART(y + i, n - i, u);
         b = V_ADD(b, V_CUT_PART(u, n - i));
     }
+    if (lanes) {
+        V_STORE(lanes, a);
+        V_STORE(lanes + V_N, b);
+    }
     return V_HSUM(V_ADD(a, b));
 }
 
-TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n) {
+// The sum of x y, or with leaf_sum's bits that of x if y is NULL. lanes: as above.
+TENSOR__FN float TENSOR__K(row_dot)(const float *x, const float *y, int64_t n, float *lanes) {
     V_F a = V_ZERO(), b = a, c = a, d = a;
     int64_t i = 0;
+    if (lanes) {
+        a = V_LOAD(lanes);
+        b = V_LOAD(lanes + V_N);
+        c = V_LOAD(lanes + 2 * V_N);
+        d = V_LOAD(lanes + 3 * V_N);
+    }
+    for (; !y && i + 4 * V_N <= n; i += 4 * V_N) {
+        a = V_ADD(a, V_LOAD(x + i));
+        b = V_ADD(b, V_LOAD(x + i + V_N));
+        c = V_ADD(c, V_LOAD(x + i + 2 * V_N));
+        d = V_ADD(d, V_LOAD(x + i + 3 * V_N));
+    }
     for (; i + 4 * V_N <= n; i += 4 * V_N) {
         a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a);
         b = V_FMA(V_LOAD(x + i + V_N), V_LOAD(y + i + V_N), b);
         c = V_FMA(V_LOAD(x + i + 2 * V_N), V_LOAD(y + i + 2 * V_N), c);
         d = V_FMA(V_LOAD(x + i + 3 * V_N), V_LOAD(y + i + 3 * V_N), d);
     }
-    TENSOR__WHOLE { a = V_FMA(V_LOAD(x + i), V_LOAD(y + i), a); }
-    if (i < n) { b = V_FMA(V_PART(x + i, n - i, 0), V_PART(y + i, n - i, 0), b); }
+    TENSOR__WHOLE { a = y ? V_FMA(V_LOAD(x + i), V_LOAD(y + i), a) : V_ADD(a, V_LOAD(x + i)); }
+    if (i < n) {
+        V_F u = V_PART(x + i, n - i, 0);
+        b = y ? V_FMA(u, V_PART(y + i, n - i, 0), b) : V_ADD(b, u);
+    }
+    if (lanes) {
+        V_STORE(lanes, a);
+        V_STORE(lanes + V_N, b);
+        V_STORE(lanes + 2 * V_N, c);
+        V_STORE(lanes + 3 * V_N, d);
+    }
     return V_HSUM(V_ADD(V_ADD(a, b), V_ADD(c, d)));
 }
 
@@ -8852,8 +8931,22 @@ TENSOR__FN void TENSOR__K(row_scale)(const float *x, float *z, int64_t n, float 
 }
 
 TENSOR__BETWEEN void TENSOR__K(row_softmax)(const float *x, float *y, int64_t n) {
-    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n));
+    float s = TENSOR__K(row_exp)(x, y, n, TENSOR__K(leaf_peak)(x, n), NULL);
     TENSOR__K(row_scale)(y, y, n, 1.0f / s, 0.0f);
+}
+
+// The same for some elements of a row that is done in parts: in pass 0 the peak, in pass 1 e^(x - peak) and
+// the sum, in pass 2 the quotients. All parts but the last have a multiple of four vectors.
+TENSOR__BETWEEN void TENSOR__K(softmax_part)(int pass, const float *x, float *y, int64_t n,
+                                             tensor__along_t *t) {
+    if (pass == 0) {
+        float m = TENSOR__K(leaf_peak)(x, n);
+        if (m > t->peak) { t->peak = m; }
+    } else if (pass == 1) {
+        t->sum = TENSOR__K(row_exp)(x, y, n, t->peak, t->lanes);
+    } else {
+        TENSOR__K(row_scale)(y, y, n, 1.0f / t->sum, 0.0f);
+    }
 }
 
 TENSOR__FN float TENSOR__K(row_log)(float x) {
@@ -8865,21 +8958,48 @@ TENSOR__FN float TENSOR__K(row_log)(float x) {
 TENSOR__BETWEEN float TENSOR__K(row_logsumexp)(const float *x, float *work, int64_t n) {
     float m = TENSOR__K(leaf_max)(x, n);
     if (m == -(float)INFINITY || m == (float)INFINITY) { return m; }
-    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m));
+    return m + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, m, NULL));
+}
+
+// Two passes over parts of a row. -> the result, once they are all done
+TENSOR__BETWEEN float TENSOR__K(logsumexp_part)(int pass, const float *x, float *work, int64_t n,
+                                                tensor__along_t *t) {
+    if (pass == 0) {
+        float m = TENSOR__K(leaf_max)(x, n);
+        if (m > t->peak || tensor__isnan_f32(m)) { t->peak = m; }
+        return 0;
+    }
+    if (t->peak == -(float)INFINITY || t->peak == (float)INFINITY) { return t->peak; }
+    return t->peak + TENSOR__K(row_log)(TENSOR__K(row_exp)(x, work, n, t->peak, t->lanes));
+}
+
+// y = x - a - b
+TENSOR__INLINE void TENSOR__K(row_less)(const float *x, float *y, int64_t n, float a, float b) {
+    V_F va = V_SET(a), vb = V_SET(b);
+    int64_t i = 0;
+    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), va), vb)); }
+    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), va), vb)); }
 }
 
 TENSOR__BETWEEN void TENSOR__K(row_log_softmax)(const float *x, float *y, int64_t n) {
     float m = TENSOR__K(leaf_peak)(x, n);
-    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m));
-    V_F vm = V_SET(m), vs = V_SET(s);
-    int64_t i = 0;
-    TENSOR__WHOLE { V_STORE(y + i, V_SUB(V_SUB(V_LOAD(x + i), vm), vs)); }
-    if (i < n) { V_PUT_PART(y + i, n - i, V_SUB(V_SUB(V_PART(x + i, n - i, 0), vm), vs)); }
+    float s = TENSOR__K(row_log)(TENSOR__K(row_exp)(x, y, n, m, NULL));
+    TENSOR__K(row_less)(x, y, n, m, s);
 }
 
-// dx = y (g - sum(g y))
-TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
-    float s = TENSOR__K(row_dot)(g, y, n);
+// Passes 0 and 1 are softmax's.
+TENSOR__BETWEEN void TENSOR__K(log_softmax_part)(int pass, const float *x, float *y, int64_t n,
+                                                 tensor__along_t *t) {
+    if (pass == 2) {
+        TENSOR__K(row_less)(x, y, n, t->peak, TENSOR__K(row_log)(t->sum));
+    } else {
+        TENSOR__K(softmax_part)(pass, x, y, n, t);
+    }
+}
+
+// dx = y (g - s)
+TENSOR__INLINE void TENSOR__K(row_softmax_slope)(const float *g, const float *y, float *dx, int64_t n,
+                                                 float s) {
     V_F vs = V_SET(s);
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(dx + i, V_MUL(V_LOAD(y + i), V_SUB(V_LOAD(g + i), vs))); }
@@ -8888,16 +9008,44 @@ TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float
     }
 }
 
-// dx = g - e^y sum(g)
-TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
-                                                         int64_t n) {
-    float s = TENSOR__K(leaf_sum)(g, n);
+// s = sum(g y)
+TENSOR__BETWEEN void TENSOR__K(row_softmax_backward)(const float *g, const float *y, float *dx, int64_t n) {
+    TENSOR__K(row_softmax_slope)(g, y, dx, n, TENSOR__K(row_dot)(g, y, n, NULL));
+}
+
+TENSOR__BETWEEN void TENSOR__K(softmax_backward_part)(int pass, const float *g, const float *y, float *dx,
+                                                      int64_t n, tensor__along_t *t) {
+    if (pass == 0) {
+        t->sum = TENSOR__K(row_dot)(g, y, n, t->lanes);
+    } else {
+        TENSOR__K(row_softmax_slope)(g, y, dx, n, t->sum);
+    }
+}
+
+// dx = g - e^y s
+TENSOR__INLINE void TENSOR__K(row_log_softmax_slope)(const float *g, const float *y, float *dx, int64_t n,
+                                                     float s) {
     V_F vs = V_SET(s);
     int64_t i = 0;
     TENSOR__WHOLE { V_STORE(dx + i, V_SUB(V_LOAD(g + i), V_MUL(V_EXP(V_LOAD(y + i)), vs))); }
     if (i < n) {
         V_F v = V_EXP(V_PART(y + i, n - i, 0));
         V_PUT_PART(dx + i, n - i, V_SUB(V_PART(g + i, n - i, 0), V_MUL(v, vs)));
+    }
+}
+
+// s = sum(g)
+TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const float *y, float *dx,
+                                                         int64_t n) {
+    TENSOR__K(row_log_softmax_slope)(g, y, dx, n, TENSOR__K(leaf_sum)(g, n));
+}
+
+TENSOR__BETWEEN void TENSOR__K(log_softmax_backward_part)(int pass, const float *g, const float *y,
+                                                          float *dx, int64_t n, tensor__along_t *t) {
+    if (pass == 0) {
+        t->sum = TENSOR__K(row_dot)(g, NULL, n, t->lanes);
+    } else {
+        TENSOR__K(row_log_softmax_slope)(g, y, dx, n, t->sum);
     }
 }
 
@@ -8987,10 +9135,25 @@ TENSOR__BETWEEN void TENSOR__K(row_log_softmax_backward)(const float *g, const f
 #define TENSOR__FMA_AT(x, p, m) ((void)0)
 #endif
 #define TENSOR__LEAVE(i) (TENSOR__PASS == 3 && nv > 1 && i % (col ? 2 : 3) == 0)
-// row i of A, u steps ahead: some bases and a scaled stride cover 16 rows without 16 pointers
+// row i of A, u steps ahead: a base for three rows and a scaled stride cover 16 rows without 16 pointers
+#define TENSOR__BASE_0 a
+#define TENSOR__BASE_1 a
+#define TENSOR__BASE_2 a
+#define TENSOR__BASE_3 a3
+#define TENSOR__BASE_4 a3
+#define TENSOR__BASE_5 a3
+#define TENSOR__BASE_6 a6
+#define TENSOR__BASE_7 a6
+#define TENSOR__BASE_8 a6
+#define TENSOR__BASE_9 a9
+#define TENSOR__BASE_10 a9
+#define TENSOR__BASE_11 a9
+#define TENSOR__BASE_12 a12
+#define TENSOR__BASE_13 a12
+#define TENSOR__BASE_14 a12
+#define TENSOR__BASE_15 a15
 #undef TENSOR__AT
-#define TENSOR__AT(i, u) (*((col ? a + i : (i < 3 ? a : i < 6 ? a3 : i < 9 ? a6 : i < 12 ? a9 : \
-                                            i < 15 ? a12 : a15) + (i % 3) * as) + (u)))
+#define TENSOR__AT(i, u) (*((col ? a + i : TENSOR__BASE_##i + (i % 3) * as) + (u)))
 #undef TENSOR__FMAROW
 
 #define TENSOR__FMAROW(i, u) if (mr > i && TENSOR__LEAVE(i)) { \
@@ -9920,9 +10083,9 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
-        // done in slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int streams = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
-        kc = streams ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
+        // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
+        int b_is_large = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
+        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
     }
     int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
@@ -10086,13 +10249,13 @@ TENSOR__X(random_normal, 1)
 
 #if TENSOR__PASS >= 1 && TENSOR__PASS <= 3
 // y[i] = x[i], written past the caches; y aligned, n whole vectors; n = 0 ends a series of calls.
-TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+TENSOR__BETWEEN void TENSOR__K(bypass)(float *y, const float *x, int64_t n) {
     if (!n) { _mm_sfence(); }
     for (int64_t i = 0; i < n; i += V_N) { TENSOR__MM(stream_ps)(y + i, V_LOAD(x + i)); }
 }
 #else
-// This instruction set has no such store: tensor__isa_t.streams says so.
-TENSOR__BETWEEN void TENSOR__K(stream)(float *y, const float *x, int64_t n) {
+// This instruction set has no such store: tensor__isa_t.bypasses says so.
+TENSOR__BETWEEN void TENSOR__K(bypass)(float *y, const float *x, int64_t n) {
     for (int64_t i = 0; i < n; i += V_N) { V_STORE(y + i, V_LOAD(x + i)); }
 }
 #endif
@@ -10245,12 +10408,12 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif
 
 // The kernels of tensor_nn.h, where that is implemented in the same file.
-#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE) && !defined(TENSOR__PASS_WORDS)
+#if defined(TENSOR__MORE_KERNELS) && !defined(TENSOR__PASS_CLOSE)
 #define TENSOR_NN__PASS TENSOR__PASS
 #include TENSOR__MORE_KERNELS
 #endif
 
-#if !defined(TENSOR__PASS_OPEN) && !defined(TENSOR__PASS_WORDS)
+#ifndef TENSOR__PASS_OPEN
 // Closes the pass.
 #if defined(__clang__)
 #if TENSOR__PASS > 0 && TENSOR__PASS < 4
@@ -10383,9 +10546,8 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #endif   // !TENSOR__PASS_OPEN
 #ifndef TENSOR__PASS_OPEN
 #undef TENSOR__PASS
-#undef TENSOR__PASS_WORDS
 #endif
-#endif   // !TENSOR__PASS_INSIDE
+#endif   // !TENSOR__PASS_MATH
 #endif   // TENSOR__PASS
 
 // ------------------------------------------------------------------------------
@@ -10411,11 +10573,21 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #include <stdio.h>
 #endif
 
-// The inside of the library begins, see >>kernels.
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -10440,7 +10612,7 @@ enum {
     TENSOR__GEMM_NC = 128,      // columns of packed B: 512 x 128 f32 = 256 KB of a 1 MB L2
     TENSOR__GEMM_MC = 1024,     // rows of packed A
     TENSOR__GEMM_PANELS = 16,   // panels of A packed at a time
-    TENSOR__GEMM_KS = 32,       // chunk of k where B is read in place and only once: 32 streams of rows
+    TENSOR__GEMM_KS = 32,       // chunk of k where B is read in place and only once: 32 rows at a time
     TENSOR__GEMM_KD = 1024,     // chunk of k of the dot path: 6 rows of B in L1
     TENSOR__GEMM_MR = 16,       // rows and columns of a tile, upper bounds over the passes
     TENSOR__GEMM_NR = 32,
@@ -10717,7 +10889,7 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 
 enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
-    TENSOR__STREAM = 1 << 23            // elements of a result that goes past the caches
+    TENSOR__PAST_CACHES = 1 << 23            // elements of a result that goes past the caches
 };
 
 // A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that a program does not
@@ -10725,8 +10897,16 @@ enum {
 typedef struct tensor__isa_t {
     int place;                          // of its kernels in TENSOR__PASSES_OF
     int lanes;                          // f32 in a vector
-    int streams;                        // whether its kernel stream goes past the caches
+    int bypasses;                       // whether its kernel bypass goes past the caches
 } tensor__isa_t;
+// What the passes over a long row that is done in parts have found so far.
+typedef struct tensor__along_t {
+    float lanes[4 * 16];                // the sums of the pass's vectors
+    float peak, sum;
+    double m, s;                        // of rows in double
+    int64_t k;
+} tensor__along_t;
+
 #define TENSOR__KERNELS(X)                                                                                   \
     X(float, leaf_sum, (const float *x, int64_t n))                                                          \
     X(float, leaf_max, (const float *x, int64_t n))                                                          \
@@ -10737,6 +10917,13 @@ typedef struct tensor__isa_t {
     X(float, row_logsumexp, (const float *x, float *work, int64_t n))                                        \
     X(void, row_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                    \
     X(void, row_log_softmax_backward, (const float *g, const float *y, float *dx, int64_t n))                \
+    X(void, softmax_part, (int pass, const float *x, float *y, int64_t n, tensor__along_t *t))               \
+    X(void, log_softmax_part, (int pass, const float *x, float *y, int64_t n, tensor__along_t *t))           \
+    X(float, logsumexp_part, (int pass, const float *x, float *work, int64_t n, tensor__along_t *t))         \
+    X(void, softmax_backward_part, (int pass, const float *g, const float *y, float *dx, int64_t n,          \
+                                    tensor__along_t *t))                                                     \
+    X(void, log_softmax_backward_part, (int pass, const float *g, const float *y, float *dx, int64_t n,      \
+                                        tensor__along_t *t))                                                 \
     X(void, gemm_f32, (const tensor__gemm_t *g))                                                             \
     X(void, gemm_tile_f64, (int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs,              \
                             const double *b, double *c))                                                     \
@@ -10748,7 +10935,7 @@ typedef struct tensor__isa_t {
     X(int64_t, store, (void *p, int dtype, const float *s, int64_t n))                                       \
     X(int64_t, find, (const float *x, int64_t n, float v))                                                   \
     X(void, transpose, (int64_t rows, int64_t columns, const float *x, int64_t xld, float *y, int64_t yld))  \
-    X(void, stream, (float *y, const float *x, int64_t n))
+    X(void, bypass, (float *y, const float *x, int64_t n))
 #define TENSOR__X(result, f, params) typedef result tensor__##f##_fn params;
 TENSOR__KERNELS(TENSOR__X)
 #undef TENSOR__X
@@ -10806,6 +10993,338 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #if TENSOR__COMPILES_PASS(6)
 #define TENSOR__PASS TENSOR__PORTABLE_PASS
 #include TENSOR_SELF
+#endif
+
+// ------------------------------------------------------------------------------
+// >>impl-bodies                                    MARK: pointwise bodies of f64 and integers
+//
+// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t. They
+// need >>functions alone, so the smallest part, that of AVX-512, has them. Rejected: reference formulas
+// written a second time by hand (they drift apart from the vector ones).
+// ------------------------------------------------------------------------------
+
+#if TENSOR__PART
+#define TENSOR__X(ID, name, ...)                                                                             \
+    extern TENSOR__BETWEEN tensor__body_fn TENSOR__BUILT(tensor__f_##name##_f64),                            \
+        TENSOR__BUILT(tensor__b_##name##_f64), TENSOR__BUILT(tensor__f_##name##_i64);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#endif
+
+#if TENSOR__COMPILES_BODIES
+#define F_A (((const double *)in[0])[i])
+#define F_B (((const double *)in[1])[i])
+#define F_C_ (((const double *)in[2])[i])
+#define F_Y (((const double *)in[3])[i])
+#define F_G (((const double *)in[4])[i])
+#define F_P(k) p[k]
+#define F_C(x) ((double)(x))
+#define F_INF ((double)INFINITY)
+#define F_ADD(a, b) ((a) + (b))
+#define F_SUB(a, b) ((a) - (b))
+#define F_MUL(a, b) ((a) * (b))
+#define F_DIV(a, b) ((a) / (b))
+#define F_NEG(a) (-(a))
+#define F_ABS(a) fabs(a)
+#define F_SIGN(a) tensor__sign_f64(a)
+#define F_SQRT(a) sqrt(a)
+#define F_RSQRT(a) (1 / sqrt(a))
+#define F_MIN(a, b) tensor__min_f64(a, b)
+#define F_MAX(a, b) tensor__max_f64(a, b)
+#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
+#define F_FMOD(a, b) fmod(a, b)
+#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
+#define F_FLOOR(a) floor(a)
+#define F_CEIL(a) ceil(a)
+#define F_TRUNC(a) trunc(a)
+#define F_ROUND(a) tensor__round_f64(a)
+#define F_POW(a, b) pow(a, b)
+#define F_ATAN2(a, b) atan2(a, b)
+#define F_EXP(a) exp(a)
+#define F_EXP2(a) exp2(a)
+#define F_EXPM1(a) expm1(a)
+#define F_LOG(a) log(a)
+#define F_LOG2(a) log2(a)
+#define F_LOG10(a) log10(a)
+#define F_LOG1P(a) log1p(a)
+#define F_SIN(a) sin(a)
+#define F_COS(a) cos(a)
+#define F_TAN(a) tan(a)
+#define F_ASIN(a) asin(a)
+#define F_ACOS(a) acos(a)
+#define F_ATAN(a) atan(a)
+#define F_SINH(a) sinh(a)
+#define F_COSH(a) cosh(a)
+#define F_TANH(a) tanh(a)
+#define F_SIGMOID(a) tensor__sigmoid_f64(a)
+#define F_ERF(a) erf(a)
+#define F_ERFC(a) erfc(a)
+#define F_GELU(a) tensor__gelu_f64(a)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) tensor__isnan_f64(a)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+TENSOR__COLD
+
+TENSOR__INLINE double tensor__sign_f64(double a) {
+    if (a > 0) { return 1.0; }
+    if (a < 0) { return -1.0; }
+    return a + 0.0;
+}
+
+TENSOR__INLINE double tensor__sigmoid_f64(double a) {
+    double e = exp(a < 0 ? a : -a);
+    return a < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
+
+// Halves go to even, whatever the rounding mode of the process.
+TENSOR__INLINE double tensor__round_f64(double a) {
+    double f = floor(a), d = a - f;
+    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
+    return tensor__isnan_f64(a) ? a : copysign(f, a);
+}
+
+#define F_ERFINV(x) tensor__erfinv_f64(x)
+#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
+#define F_LGAMMA(x) tensor__lgamma_f64(x)
+#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
+#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
+    }
+
+#define TENSOR__BACKWARD(name, text)                                                                         \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__b_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { text }                                                             \
+    }
+#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
+#undef TENSOR__X
+#undef TENSOR__OUT
+#undef TENSOR__FORWARD
+#undef TENSOR__BACKWARD
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+// int64_t with wrap-around, for NUM, CMP and LOG rows.
+#define F_A (((const int64_t *)in[0])[i])
+#define F_B (((const int64_t *)in[1])[i])
+#define F_C_ (((const int64_t *)in[2])[i])
+#define F_P(k) tensor__i64_from(p[k])
+#define F_C(x) ((int64_t)(x))
+#define F_INF INT64_MAX
+#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
+#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
+#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
+#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
+#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
+#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
+#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
+#define F_FLOOR(a) (a)
+#define F_CEIL(a) (a)
+#define F_TRUNC(a) (a)
+#define F_ROUND(a) (a)
+#define F_POW(a, b) tensor__pow_i64(a, b)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) ((void)(a), 0)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
+TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
+    if (b == -1) { return F_NEG(a); }
+    if (b == 0) { return 0; }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
+    int64_t r = F_FMOD(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
+    if (b < 0) {
+        if (a == 1) { return 1; }
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return 0;
+    }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
+    return (int64_t)r;
+}
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
+    }
+#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
+#define TENSOR__FORWARD_FLT(name, f)
+#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
+TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+
+#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *q, int64_t n) {                               \
+        (void)q;                                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
+            (void)b;                                                                                         \
+            ((int64_t *)out[0])[i] = f;                                                                      \
+        }                                                                                                    \
+    }
+TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+#undef TENSOR__FORWARD
+#undef TENSOR__FORWARD_NUM
+#undef TENSOR__FORWARD_FLT
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+
+TENSOR__END
 #endif
 
 #if TENSOR__COMPILES_CORE
@@ -11220,15 +11739,16 @@ typedef struct tensor__packer_t {
     void (*drop)(tensor__thread_t *th, tensor__extra_t *e);
 } tensor__packer_t;
 
-// Takes over the tasks of a kernel that is done in slices (tensor_graph_resume).
-typedef struct tensor__slice_t {
-    void (*run)(struct tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
-    int (*next_stage)(struct tensor__slice_t *self, int64_t *i);
+// Takes over the tasks of a kernel that is done in time slices (tensor_graph_resume).
+typedef struct tensor__time_slice_t {
+    void (*run)(struct tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg);
+    int (*next_stage)(struct tensor__time_slice_t *self, int64_t *i);
     void *kept;                     // TENSOR__KEPT bytes that stay until the kernel has ended
     int shares;                     // that the kernel cuts its work for
     int workers;                    // threads that its scratch has room for
     int in_order;                   // run: one task after the other
-} tensor__slice_t;
+    const int *over;                // run: no task is left once this is set; NULL = all are run
+} tensor__time_slice_t;
 enum { TENSOR__KEPT = 4096 };
 
 struct tensor__thread_t {
@@ -11287,7 +11807,7 @@ struct tensor__thread_t {
     tensor__tally_t live_tensors, live_nodes, live_bytes, peak_bytes;
     void *scratch;                  // grows, reused by every call
     uint64_t scratch_bytes;
-    tensor__slice_t *slice;         // of the kernel that runs; NULL = it is done in one go
+    tensor__time_slice_t *time_slice;   // of the kernel that runs; NULL = it is done in one go
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
     int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
@@ -11383,7 +11903,7 @@ static TENSOR__TLS tensor_context_t *tensor__used_context;     // of its next st
 static const int64_t tensor__no_dims[1] = {0};
 static tensor_t tensor__poison_tensor = {
     TENSOR__POISON_STATE, TENSOR_F32, 0, 0, 0, 1, 0, 0, 0, NULL, NULL, 0, -1, 0, 0, NULL, NULL, NULL,
-    "poison", NULL, NULL, 0, NULL, 0, {0}, {0}};
+    "poison", NULL, NULL, 0, NULL, 0, 0, {0}, {0}};
 #define TENSOR__POISON (&tensor__poison_tensor)
 #define tensor__poison TENSOR__POISON       // for TENSOR__(poison)
 
@@ -12768,6 +13288,15 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
+TENSOR__FN void tensor__each_owned(tensor__thread_t *th, void (*destroy)(tensor__owned_t *),
+                                   void (*visit)(tensor__owned_t *o, void *user), void *user) {
+    TENSOR__LOCK(&th->ctx->mutex);
+    for (tensor__owned_t *o = th->ctx->owned; o; o = o->next) {
+        if (o->destroy == destroy) { visit(o, user); }
+    }
+    TENSOR__UNLOCK(&th->ctx->mutex);
+}
+
 // Replaces a recorder where only a profiler is set.
 static tensor_recorder_t tensor__no_recorder;
 
@@ -13418,25 +13947,25 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
 // key left, states wait for tensor_thread_end or shutdown.
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
-static int tensor__exit_made;                         // under tensor__global
+static int tensor__exit_there;                         // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
 
 // Makes the end of the calling thread give back th, NULL = nothing.
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
     TENSOR__LOCK(&tensor__global);
-    if (!tensor__exit_made && th) {
-        tensor__exit_made = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
+    if (!tensor__exit_there && th) {
+        tensor__exit_there = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
     }
-    int watched = tensor__exit_made && pthread_setspecific(tensor__exit_key, th) == 0;
+    int watched = tensor__exit_there && pthread_setspecific(tensor__exit_key, th) == 0;
     TENSOR__UNLOCK(&tensor__global);
     if (th) { th->watched = (uint8_t)watched; }
 }
 
 TENSOR__FN void tensor__exit_forget(void) {
     TENSOR__LOCK(&tensor__global);
-    if (tensor__exit_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
+    if (tensor__exit_there && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
         (void)pthread_key_delete(tensor__exit_key);
-        tensor__exit_made = 0;
+        tensor__exit_there = 0;
     }
     TENSOR__UNLOCK(&tensor__global);
 }
@@ -13831,7 +14360,7 @@ TENSOR__FN int tensor__hold_errors(int on) {
 TENSOR__BETWEEN int tensor__thread_count(void) {
     const tensor__thread_t *th = tensor__self();
     tensor__pool_t *p = &th->ctx->pool;
-    if (th->slice) { return th->slice->workers; }
+    if (th->time_slice) { return th->time_slice->workers; }
     TENSOR__POOL_HERE(p);
     return p->n;
 }
@@ -13839,13 +14368,13 @@ TENSOR__BETWEEN int tensor__thread_count(void) {
 // The threads that a kernel cuts its work for, which may be more than there are.
 TENSOR__BETWEEN int tensor__share_count(void) {
     const tensor__thread_t *th = tensor__self();
-    return th->slice ? th->slice->shares : tensor__thread_count();
+    return th->time_slice ? th->time_slice->shares : tensor__thread_count();
 }
 
 // Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A
-// kernel that is done in slices is interrupted between them.
+// kernel that is done in time slices is interrupted between them.
 TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
-    tensor__slice_t *slice = th->slice;
+    tensor__time_slice_t *slice = th->time_slice;
     if (!slice) {
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
         return;
@@ -13855,11 +14384,23 @@ TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__t
     slice->in_order = 0;
 }
 
-// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in slices begins with
-// the first stage that is not over, and leaves the loop where the slice ends. It has one such loop, and no
-// tasks before it.
+// Runs fn(arg, 0.., 0) one after the other on th until one sets *over, which stays between time slices.
+TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__task_fn fn, void *arg) {
+    tensor__time_slice_t *slice = th->time_slice;
+    if (!slice) {
+        for (int64_t i = 0; !*over; i++) { fn(arg, i, 0); }
+        return;
+    }
+    slice->over = over;
+    tensor__in_order(th, INT64_MAX, fn, arg);
+    slice->over = NULL;
+}
+
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins
+// with the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop,
+// and no tasks before it.
 TENSOR__FN int tensor__next_stage(int64_t *i) {
-    tensor__slice_t *slice = tensor__self()->slice;
+    tensor__time_slice_t *slice = tensor__self()->time_slice;
     if (slice) { return slice->next_stage(slice, i); }
     *i += 1;
     return 1;
@@ -13919,8 +14460,8 @@ TENSOR__FN void tensor__hook_task(void *arg, int64_t i) {
 // Runs fn(arg, 0..ntasks-1, worker) on all threads of the context; the caller takes part.
 TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__thread_t *th = tensor__self();
-    if (th->slice) {
-        th->slice->run(th->slice, ntasks, fn, arg);
+    if (th->time_slice) {
+        th->time_slice->run(th->time_slice, ntasks, fn, arg);
         return;
     }
     tensor__pool_t *p = &th->ctx->pool;
@@ -14177,10 +14718,13 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-front                                     MARK: fronts: checks, shapes, results
 //
-// Every op starts with begin (are the arguments usable?), computes its shape, asks for its results and
-// finishes. Shape and dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels
-// (once per device, and too late: the result already exists), a general shape-inference language for what a
-// few lines of C express.
+// The front of an op has three steps: begin (are the inputs usable? It casts, and widens and makes dense what
+// the row says), infer (reads the inputs of the call alone: checks, shape, results), finish (launches,
+// records, releases what was made for the call). An infer of its own is a function, tensor__infer_matmul;
+// where it is some lines it is written in the front. Where the nanoseconds of small operands count, a short
+// form of infer and finish comes right after begin (tensor__plain_finish, tensor__small_product). Shape and
+// dtype checks are in the fronts, once for all devices. Rejected: checks in the kernels (once per device, and
+// too late: the result already exists), a general shape-inference language for what a few lines of C express.
 // ------------------------------------------------------------------------------
 
 #define TENSOR__X(ID, ...) TENSOR__FN const tensor__row_t *tensor__row_##ID(void);
@@ -14349,7 +14893,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->base_version = t->rebased = 0;
     t->op = op;
     t->site = NULL;
-    t->lock = 0;
+    t->lock = t->once_leaf = 0;
     tensor__count(&th->live_tensors, 1);
     return t;
 }
@@ -14493,10 +15037,6 @@ TENSOR__INLINE int tensor__plain(const tensor__thread_t *th, const tensor__row_t
     return !th->recorder && tensor__plain_inputs(th, row, in, nin);
 }
 
-TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
-    return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
-}
-
 TENSOR__INLINE int tensor__needs_grad(const tensor_t *t) {
     return TENSOR__TRAINS && (t->node != NULL || (t->flags & TENSOR__REQUIRES_GRAD) != 0);
 }
@@ -14631,7 +15171,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
-    o->direct = NULL;
+    o->small_fn = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin < 1 || nin > TENSOR__MAX_IN) {
@@ -14663,9 +15203,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__begin_cast(tensor__op_t *o) {
     if (o->row->family == TENSOR_FAMILY_POINTWISE || to == TENSOR__APART || to == TENSOR__AS_IS) { return 1; }
     tensor_t *cast[TENSOR__MAX_IN];
     for (int i = 0; i < o->nin; i++) { cast[i] = o->in[i]; }
-    unsigned made = o->th->ctx->late.autocast(o->th, to, cast, o->nin);
+    unsigned fresh = o->th->ctx->late.autocast(o->th, to, cast, o->nin);
     for (int i = 0; i < o->nin; i++) {
-        if (made >> i & 1) {
+        if (fresh >> i & 1) {
             if (!tensor__put_input(o, i, cast[i])) { return 0; }
         } else {
             o->args[i] = cast[i];
@@ -14786,7 +15326,7 @@ TENSOR__FN tensor_t *tensor__result(tensor__op_t *o, int dtype, const int64_t *d
 #define TENSOR__FRONT(name, params, ...)                                                                     \
     TENSOR_API tensor_t *(tensor_##name) params { return __VA_ARGS__; }
 
-#define TENSOR__MADE(name, params, ...)                                                                      \
+#define TENSOR__COMPOSED(name, params, ...)                                                                  \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
         tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
         TENSOR__RETURN(mark, (__VA_ARGS__));                                                                 \
@@ -14840,11 +15380,11 @@ TENSOR__FN int tensor__castable(const tensor_t *x) {
            x->dtype != TENSOR_F64;
 }
 
-// made: whether the result is a new tensor, owned by the scope.
-TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, int *made) {
-    *made = 0;
+// is_new: whether the result is a new tensor, owned by the scope.
+TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, int *is_new) {
+    *is_new = 0;
     if (!tensor__castable(x) || x->dtype == dtype) { return x; }
-    *made = 1;
+    *is_new = 1;
     if (dtype == TENSOR_F32 || x->dtype != TENSOR_F32 || x->node || x->base ||
         !(x->flags & TENSOR__REQUIRES_GRAD) || (th->modes & TENSOR__CAST_ANEW) ||
         tensor__recording(th, x->device, NULL, NULL)) {         // a replay casts the current value
@@ -14865,7 +15405,7 @@ TENSOR__FN tensor_t *tensor__cast(tensor__thread_t *th, tensor_t *x, int dtype, 
     int mine = c->leaf == x;
     if (mine && c->version == x->storage->version && c->cast->dtype == dtype &&
         (c->cast->node || !th->grad_mode)) {
-        *made = 0;
+        *is_new = 0;
         return c->cast;
     }
     tensor_t *y = (tensor_to)(x, dtype);
@@ -14910,7 +15450,7 @@ TENSOR__FN int tensor__open_as(tensor__thread_t *th, int to, tensor_t **x, int n
 
 // -> bit i: x[i] is a new tensor now; only the first 32 have a bit
 TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t **x, int n) {
-    unsigned made = 0;
+    unsigned fresh = 0;
     int dtype = to == TENSOR__FULL ? TENSOR_F32 : (int)(tensor_autocast_dtype)(), widest = -1;
     for (int i = 0; to == TENSOR__WIDEST && i < n; i++) {
         if (!tensor__castable(x[i])) { continue; }
@@ -14919,9 +15459,9 @@ TENSOR__FN unsigned tensor__autocast_now(tensor__thread_t *th, int to, tensor_t 
     for (int i = 0; dtype >= 0 && to != TENSOR__APART && i < n; i++) {
         int is_new;
         x[i] = tensor__cast(th, x[i], dtype, &is_new);
-        if (is_new && i < 32) { made |= 1u << i; }
+        if (is_new && i < 32) { fresh |= 1u << i; }
     }
-    return made;
+    return fresh;
 }
 
 TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dtype) {
@@ -15923,9 +16463,10 @@ TENSOR__FN int tensor__changeable(tensor__thread_t *th, const char *op, tensor_t
 TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     tensor__node_t **list = NULL;
     int n = 0, found = 0;
-    if (!x || !(x->flags & TENSOR__ONCE_LEAF)) { return 0; }
-    tensor_t *from[TENSOR__MAX_IN];
-    for (int i = 0; i < o->nin && i < TENSOR__MAX_IN; i++) {
+    if (!x || !TENSOR__ATOMIC_LOAD(&x->once_leaf)) { return 0; }
+    tensor_t **from = (tensor_t **)tensor__lend(o->th, (uint64_t)o->nin * sizeof *from);
+    if (!from) { return 1; }
+    for (int i = 0; i < o->nin; i++) {
         tensor_t *in = o->in[i];
         if (in) { from[n++] = in; }
         found |= in && in->base == x && !in->node && (in->flags & TENSOR__REQUIRES_GRAD);
@@ -15937,6 +16478,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
             found |= leaf && (leaf == x || leaf->base == x);
         }
     }
+    tensor__give_back(o->th, from);
     if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t, or a view of it, is a leaf of the graph that it would become the result of; "
@@ -15985,14 +16527,20 @@ TENSOR__FN int tensor__record_update(tensor__op_t *o) {
 // ------------------------------------------------------------------------------
 // >>impl-gate                                      MARK: the way to kernels and data
 //
-// There are two ways to the elements of tensors. Kernels run behind tensor__launch: it chooses and runs the
-// backend's kernel (which takes its scratch), then counts the versions of changed storages. Everything else
-// is an access of the host and is in >>impl-host. A plain call (tensor__plain), where no recorder listens,
-// runs the body that its kernel would run, without a call block: half of what a small op would cost. Small
-// products (tensor__small_product) and argmax (tensor__op_t, direct) have such a way too.
-// tests/check.sh knows who may read storage->data. Rejected: a call block for each access of the host (it
-// would cost more than the work), fronts of their own for small operands.
+// There are two doors to the elements of tensors, a room each: kernels run behind this one, and everything
+// else is an access of the host (>>impl-host). tests/check.sh refuses the address of an element elsewhere.
+// tensor__launch chooses and runs the backend's kernel (which takes its scratch), then counts the versions of
+// changed storages. Where no recorder listens and the operands are small, dense and on the host, the launch
+// has a short form without a call block, which is half of what a small op would cost: the body of a pointwise
+// row (tensor__launch_plain) or of its derivatives (_plain_back), a product of a pass (_product), a function
+// of the front (_small: argmax). Rejected: a call block for each access of the host (it would cost more than
+// the work); products by begin, infer and finish like the others (16 % more instructions for a small one).
 // ------------------------------------------------------------------------------
+
+// The first element of t.
+TENSOR__INLINE void *tensor__ptr(const tensor_t *t) {
+    return (char *)t->storage->data + t->offset * (int64_t)tensor__sizes[t->dtype];
+}
 
 TENSOR__INLINE void tensor__arg_shape(tensor_arg_t *a, const int64_t *dims, const int64_t *strides,
                                       uint8_t ndim, int64_t numel) {
@@ -16083,10 +16631,15 @@ TENSOR__FN void tensor__follow_layout(tensor_t *t, const tensor_t *x) {
     if (tensor__keeps_channels_last(x)) { tensor__make_channels_last(t); }
 }
 
+// Counts a change of s, of which threads may change parts at once.
 TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, const char *op) {
-    s->version++;
-    s->write_op = op;
-    s->write_site = NULL;
+    if (TENSOR__ALONE) {
+        s->version++;
+    } else {
+        (void)TENSOR__ATOMIC_ADD(&s->version, 1);
+    }
+    TENSOR__ATOMIC_NOTE(&s->write_op, op);
+    TENSOR__ATOMIC_NOTE(&s->write_site, NULL);
     th->written = s;
 }
 
@@ -16140,8 +16693,8 @@ TENSOR__FN void tensor__body_uniform(tensor__body_t body, const void *const *in,
     }
 }
 
-// The kernel of a plain call, without a call block; row, in, nin and immediate are those of o.
-TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
+// Runs the body of a plain call, without a call block; row, in, nin and immediate are those of o.
+TENSOR__INLINE void tensor__launch_plain(const tensor__op_t *o, const tensor__row_t *row, tensor_t *const *in,
                                       int nin, int immediate) {
     tensor__body_t body = tensor__point(row)->forward[o->th->ctx->plain->place];
     const double *p = o->p ? o->p->pointwise.p : NULL;
@@ -16157,6 +16710,122 @@ TENSOR__INLINE void tensor__plain_run(const tensor__op_t *o, const tensor__row_t
     } else {
         body(data, out, p, y->numel);
     }
+}
+
+// The first element of t, which is f32 on the host.
+TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
+    return (float *)t->storage->data + t->offset;
+}
+
+// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
+TENSOR__FN TENSOR__NOINLINE void tensor__launch_then(const tensor__op_t *o, const tensor__row_t *then) {
+    const void *in[1];
+    void *out[1];
+    in[0] = tensor__floats_of(o->out[o->nout - 1]);
+    out[0] = tensor__floats_of(o->out[0]);
+    tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
+}
+
+// y = a b, with a bias unless it is NULL, as g says: matrices of f32 on the host, of a small product.
+TENSOR__INLINE void tensor__launch_product(const tensor__isa_t *isa, tensor__gemm_t *g, const tensor_t *a,
+                                           const tensor_t *b, const tensor_t *bias, const tensor_t *y) {
+    g->a = tensor__floats_of(a);
+    g->b = tensor__floats_of(b);
+    g->bias = bias ? tensor__floats_of(bias) : NULL;
+    g->c = y->storage->data;
+    TENSOR__DO(isa, gemm_f32)(g);
+}
+
+// Runs the function that the front gave for small operands, without a call block.
+TENSOR__INLINE void tensor__launch_small(const tensor__op_t *o) {
+    const float *in[TENSOR__MAX_IN];
+    void *out[TENSOR__MAX_OUT];
+    for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
+    for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
+    o->small_fn(o, in, out);
+}
+
+// Whether o may be computed by such a function: no recorder is set, and a pass of the CPU runs.
+TENSOR__INLINE int tensor__may_be_small(const tensor__op_t *o) {
+    return o->th->ctx->plain && !o->th->recorder;
+}
+
+// What the body of a fused derivative reads. A number that replaces an input is kept separately.
+typedef struct tensor__plain_grad_t {
+    const void *in[5];                  // saved inputs, saved output, incoming gradient
+    const tensor__saved_t *number;
+} tensor__plain_grad_t;
+
+// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
+// changed.
+TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
+    int saved = source < 0 ? TENSOR__SY : 1 << source;
+    for (int k = 0; k < 3; k++) {
+        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
+    }
+    return 0;
+}
+
+// Whether a derivative is plain as in tensor__plain, the saved values too. -1 = a saved value that is read
+// has changed, raised
+TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
+                                         tensor__plain_grad_t *reads) {
+    const tensor__node_t *n = g->node;
+    const tensor_t *gy = g->gy[0];
+    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
+    plain = plain && n->out[0].dtype == TENSOR_F32;
+    for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
+    reads->number = NULL;
+    for (int i = 0; i < n->nsaved; i++) {
+        const tensor__saved_t *v = &n->saved[i];
+        if (v->is_immediate) {
+            reads->number = v;
+            continue;
+        }
+        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
+            !tensor__check_saved(g, v)) {
+            return -1;
+        }
+        plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
+        if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
+    }
+    if (plain) { reads->in[4] = (const float *)gy->storage->data + gy->offset; }
+    return plain;
+}
+
+// Makes the wanted gradients. The last one overwrites the incoming gradient if that is nobody else's (mine):
+// each element is read first. 0 = out of memory, not raised
+TENSOR__INLINE int tensor__grad_results(tensor__grad_t *g, int wanted, int mine, void **out) {
+    tensor_t *gy = g->gy[0];
+    for (int k = 0, left = wanted; left; k++, left >>= 1) {
+        if (!(left & 1)) { continue; }
+        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, g->node->row->name, gy);
+        if (!t) { return 0; }
+        g->gx[k] = t;
+        out[k] = (float *)t->storage->data + t->offset;
+    }
+    return 1;
+}
+
+// Runs the body of the wanted derivatives of g's node without a call block, if they are plain. mine: the
+// incoming gradient may be overwritten. -> 0 = not plain, or out of memory, not raised; -1 = raised
+TENSOR__INLINE int tensor__launch_plain_back(tensor__grad_t *g, const tensor__point_t *d, int wanted,
+                                             int mine) {
+    tensor__plain_grad_t reads;
+    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
+    if (plain <= 0) { return plain; }
+    void *out[3] = {NULL, NULL, NULL};
+    if (!tensor__grad_results(g, wanted, mine, out)) { return 0; }
+    tensor__body_t body = d->backward[g->th->ctx->plain->place];
+    const double *p = g->node->p ? g->node->p->pointwise.p : NULL;
+    int64_t numel = g->gy[0]->numel;
+    if (reads.number) {
+        tensor__body_uniform(body, reads.in, 5, out, 3, p, numel, reads.number->source,
+                             (float)reads.number->immediate);
+    } else {
+        body(reads.in, out, p, numel);
+    }
+    return 1;
 }
 
 // Undoes the results of an op that failed.
@@ -16215,10 +16884,12 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
         if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
     }
     if (o->plain) {
-        tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+        tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->row->cpu && !(o->direct && o->direct(o))) {
-        if (tensor__launch_op(o)) { return tensor__abandon(o); }
+    } else if (o->small_fn) {
+        tensor__launch_small(o);
+    } else if (o->row->cpu && tensor__launch_op(o)) {
+        return tensor__abandon(o);
     }
     return tensor__commit(o);
 }
@@ -16291,7 +16962,7 @@ TENSOR__FN tensor_t *tensor__plain_heard(tensor__op_t *o) {
     tensor_profiler_call_t heard = tensor__call_heard(&c, 0);
     th->away = 1;
     if (p->begin) { p->begin(p->user, &heard); }
-    tensor__plain_run(o, o->row, o->in, o->nin, o->immediate);
+    tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
     if (p->end) { p->end(p->user, &heard); }
     return tensor__commit(o);
 }
@@ -16446,15 +17117,6 @@ TENSOR__END
 // peaks of memory).
 // ------------------------------------------------------------------------------
 
-// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
-// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
-TENSOR__INLINE int64_t tensor__i64_from(double v) {
-    if (v != v) { return 0; }
-    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
-    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
-    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
-}
-
 TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
     if (v != v) { return 0; }
     if (v < lo) { v = lo; }
@@ -16603,7 +17265,7 @@ typedef struct tensor__iter_arg_t {
 } tensor__iter_arg_t;
 
 typedef struct tensor__iter_t {
-    int nin, nout, ndim, compute_class, lanes, stream;
+    int nin, nout, ndim, compute_class, lanes, bypass;
     int copies;                                 // the body only copies its one input
     int64_t dims[TENSOR_MAX_DIMS], numel;
     tensor__body_t body;
@@ -16670,7 +17332,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->compute_class = compute_class;
     it->numel = numel;
     it->isa = NULL;
-    it->stream = it->copies = 0;
+    it->bypass = it->copies = 0;
     if (!tensor__iter_args(it, args, numel, compute_class)) {
         tensor__iter_dims(it, args, dims, ndim);
         return;
@@ -16745,7 +17407,7 @@ typedef struct tensor__blocks_t {
 // Inputs of one value everywhere fill their blocks, once for the n elements to come. -> whether every
 // argument is used in place
 TENSOR__INLINE int tensor__iter_open(const tensor__iter_t *it, tensor__blocks_t *b, int64_t n) {
-    int direct = !it->stream;
+    int direct = !it->bypass;
     for (int k = 0; k < it->nslots; k++) { b->in[k] = NULL; }
     for (int a = 0; a < it->nin + it->nout; a++) {
         const tensor__iter_arg_t *x = &it->arg[a];
@@ -16789,7 +17451,7 @@ TENSOR__INLINE void tensor__iter_results(const tensor__iter_t *it, tensor__block
         const tensor__iter_arg_t *x = &it->arg[it->nin + k];
         if (!x->data) {
             b->out[k] = NULL;
-        } else if (x->direct && !padded && !it->stream) {
+        } else if (x->direct && !padded && !it->bypass) {
             b->out[k] = (void *)(x->data + first * b->bytes);
         } else {
             b->out[k] = (void *)b->block[it->nin + k];
@@ -16803,10 +17465,10 @@ TENSOR__INLINE void tensor__iter_write(const tensor__iter_t *it, const tensor__b
     for (int k = 0; k < it->nout; k++) {
         int a = it->nin + k;
         const tensor__iter_arg_t *x = &it->arg[a];
-        if (!x->data || (x->direct && !padded && !it->stream)) { continue; }
+        if (!x->data || (x->direct && !padded && !it->bypass)) { continue; }
         if (x->direct && !padded) {
             float *to = (float *)(void *)(x->data + first * b->bytes);
-            TENSOR__DO(it->isa, stream)(to, (const float *)b->out[k], m);
+            TENSOR__DO(it->isa, bypass)(to, (const float *)b->out[k], m);
         } else if (x->direct) {
             memcpy(x->data + first * b->bytes, b->block[a], (size_t)(m * b->bytes));
         } else {
@@ -16856,7 +17518,7 @@ TENSOR__FN void tensor__iter_blocks(const tensor__iter_t *it, int64_t first, int
         tensor__iter_write(it, &b, first, m, padded);
         first += m;
     }
-    if (it->stream) { TENSOR__DO(it->isa, stream)(NULL, NULL, 0); }
+    if (it->bypass) { TENSOR__DO(it->isa, bypass)(NULL, NULL, 0); }
 }
 
 // Threads may have small stacks: three arguments of f32 take 4 KB of blocks, nine of f64 20 KB.
@@ -16904,13 +17566,13 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
     if (it->numel <= 2 * TENSOR__GRAIN) {
         tensor__iter_range(it, 0, it->numel);
     } else {
-        it->stream = it->numel >= TENSOR__STREAM && it->compute_class == TENSOR__C_F32 && it->isa &&
-                     it->isa->streams;
+        it->bypass = it->numel >= TENSOR__PAST_CACHES && it->compute_class == TENSOR__C_F32 && it->isa &&
+                     it->isa->bypasses;
         for (int k = it->nin; k < it->nin + it->nout; k++) {
             const char *data = it->arg[k].data;
-            if ((uintptr_t)data % 64) { it->stream = 0; }
+            if ((uintptr_t)data % 64) { it->bypass = 0; }
             for (int a = 0; a < it->nin; a++) {
-                if (data == it->arg[a].data) { it->stream = 0; }
+                if (data == it->arg[a].data) { it->bypass = 0; }
             }
         }
         tensor__parallel((it->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__iter_task, it);
@@ -17121,7 +17783,7 @@ void tensor__dot_tiles(const tensor__dot_t *d, int r2, int c2, int64_t kt, int a
         if (r2 && c2) { _tile_loadd(3, down + 16, row); }
     }
 
-    // Tiles are loaded a step ahead; B streams from L2 past what L1 has of A.
+    // Tiles are loaded one ahead; B comes from L2 past what L1 has of A.
     _tile_loadd(4, a, across);
     _tile_stream_loadd(6, b, 64);
     if (c2) { _tile_stream_loadd(7, b + d->bp, 64); }
@@ -17428,20 +18090,6 @@ TENSOR__FN void tensor__gemm_f32(const tensor__gemm_t *g) {
     TENSOR__DO(TENSOR__ISA(th), gemm_f32)(g);
 }
 
-// The first element of t, which is f32 on the host.
-TENSOR__INLINE float *tensor__floats_of(const tensor_t *t) {
-    return (float *)t->storage->data + t->offset;
-}
-
-// Sets the first result of o, in whole vectors, to the pointwise row `then` of the last one.
-TENSOR__FN TENSOR__NOINLINE void tensor__apply_direct(const tensor__op_t *o, const tensor__row_t *then) {
-    const void *in[1];
-    void *out[1];
-    in[0] = tensor__floats_of(o->out[o->nout - 1]);
-    out[0] = tensor__floats_of(o->out[0]);
-    tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
-}
-
 // A fresh matrix of f32 on the host. NULL = out of memory, not raised
 TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, int64_t m, int64_t n) {
     tensor_t *t = tensor__fresh_f32(th, op, 2, m * n);
@@ -17453,11 +18101,11 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
     return t;
 }
 
-// The whole op of a product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0 contiguous), with input 2,
-// if there is one, as bias. It is for f32 matrices on the host, so small that the product needs neither
-// scratch nor threads, which fit. The product becomes the last of the results; the pointwise row `then` (NULL
-// = none) of it becomes the first. NULL = inputs of another kind, inputs that do not fit, no memory, or a
-// recorder is set: the general way takes them or says what is wrong
+// Infers, launches and records the product of inputs 0 and 1 of o (transposed: 1 is [N, K], and 0
+// contiguous), with input 2, if there is one, as bias. It is for f32 matrices on the host, so small that the
+// product needs neither scratch nor threads, which fit. The product becomes the last of the results; the
+// pointwise row `then` (NULL = none) of it becomes the first. NULL = inputs of another kind, inputs that do
+// not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
     tensor__thread_t *th = o->th;
@@ -17496,12 +18144,8 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
         product = tensor__result(o, TENSOR_F32, product->dims, 2);
         if (product == TENSOR__POISON) { return tensor__abandon(o); }
     }
-    g.a = tensor__floats_of(a);
-    g.b = tensor__floats_of(b);
-    g.bias = bias ? tensor__floats_of(bias) : NULL;
-    g.c = product->storage->data;
-    TENSOR__DO(isa, gemm_f32)(&g);
-    if (then) { tensor__apply_direct(o, then); }
+    tensor__launch_product(isa, &g, a, b, bias, product);
+    if (then) { tensor__launch_then(o, then); }
     return tensor__commit(o);
 }
 
@@ -17549,8 +18193,8 @@ TENSOR__FN void tensor__gemm_i64(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The one entry to products. In a kernel that is done in slices, a product of a million multiply-adds and
-// more, of f32 or f64, is made by tasks alone: what it adds to C is added once.
+// The one entry to products. In a kernel that is done in time slices, a product of f32 or f64 that is not
+// tiny (tensor__gemm_tiny: at most 2^19 multiply-adds) is made by tasks alone: what it adds is added once.
 TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
     switch (dtype) {
     case TENSOR_F32:
@@ -17571,246 +18215,8 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t; and
-// the kernels of the pointwise families, which choose among these and the passes. Rejected: reference
-// formulas written a second time by hand (they drift apart from the vector ones).
+// The kernels of the pointwise families, which choose among the bodies of the passes and of >>impl-bodies.
 // ------------------------------------------------------------------------------
-#define F_A (((const double *)in[0])[i])
-#define F_B (((const double *)in[1])[i])
-#define F_C_ (((const double *)in[2])[i])
-#define F_Y (((const double *)in[3])[i])
-#define F_G (((const double *)in[4])[i])
-#define F_P(k) p[k]
-#define F_C(x) ((double)(x))
-#define F_INF ((double)INFINITY)
-#define F_ADD(a, b) ((a) + (b))
-#define F_SUB(a, b) ((a) - (b))
-#define F_MUL(a, b) ((a) * (b))
-#define F_DIV(a, b) ((a) / (b))
-#define F_NEG(a) (-(a))
-#define F_ABS(a) fabs(a)
-#define F_SIGN(a) tensor__sign_f64(a)
-#define F_SQRT(a) sqrt(a)
-#define F_RSQRT(a) (1 / sqrt(a))
-#define F_MIN(a, b) tensor__min_f64(a, b)
-#define F_MAX(a, b) tensor__max_f64(a, b)
-#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
-#define F_FMOD(a, b) fmod(a, b)
-#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
-#define F_FLOOR(a) floor(a)
-#define F_CEIL(a) ceil(a)
-#define F_TRUNC(a) trunc(a)
-#define F_ROUND(a) tensor__round_f64(a)
-#define F_POW(a, b) pow(a, b)
-#define F_ATAN2(a, b) atan2(a, b)
-#define F_EXP(a) exp(a)
-#define F_EXP2(a) exp2(a)
-#define F_EXPM1(a) expm1(a)
-#define F_LOG(a) log(a)
-#define F_LOG2(a) log2(a)
-#define F_LOG10(a) log10(a)
-#define F_LOG1P(a) log1p(a)
-#define F_SIN(a) sin(a)
-#define F_COS(a) cos(a)
-#define F_TAN(a) tan(a)
-#define F_ASIN(a) asin(a)
-#define F_ACOS(a) acos(a)
-#define F_ATAN(a) atan(a)
-#define F_SINH(a) sinh(a)
-#define F_COSH(a) cosh(a)
-#define F_TANH(a) tanh(a)
-#define F_SIGMOID(a) tensor__sigmoid_f64(a)
-#define F_ERF(a) erf(a)
-#define F_ERFC(a) erfc(a)
-#define F_GELU(a) tensor__gelu_f64(a)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) tensor__isnan_f64(a)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-TENSOR__COLD
-
-TENSOR__INLINE double tensor__sign_f64(double a) {
-    if (a > 0) { return 1.0; }
-    if (a < 0) { return -1.0; }
-    return a + 0.0;
-}
-
-TENSOR__INLINE double tensor__min_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a < b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__max_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a > b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__sigmoid_f64(double a) {
-    double e = exp(a < 0 ? a : -a);
-    return a < 0 ? e / (1 + e) : 1 / (1 + e);
-}
-
-TENSOR__INLINE double tensor__gelu_f64(double a) {
-    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
-}
-
-// Halves go to even, whatever the rounding mode of the process.
-TENSOR__INLINE double tensor__round_f64(double a) {
-    double f = floor(a), d = a - f;
-    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
-    return tensor__isnan_f64(a) ? a : copysign(f, a);
-}
-
-#define F_ERFINV(x) tensor__erfinv_f64(x)
-#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
-#define F_LGAMMA(x) tensor__lgamma_f64(x)
-#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
-#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
-#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
-    }
-
-#define TENSOR__BACKWARD(name, text)                                                                         \
-    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { text }                                                             \
-    }
-#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
-#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
-#define TENSOR__NONE(...)
-TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
-#undef TENSOR__ONE
-#undef TENSOR__TWO
-#undef TENSOR__THREE
-#undef TENSOR__NONE
-#undef TENSOR__X
-#undef TENSOR__OUT
-#undef TENSOR__FORWARD
-#undef TENSOR__BACKWARD
-// Ends the words of the formulas, here and for the meanings that follow.
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
-// int64_t with wrap-around, for NUM, CMP and LOG rows.
-#define F_A (((const int64_t *)in[0])[i])
-#define F_B (((const int64_t *)in[1])[i])
-#define F_C_ (((const int64_t *)in[2])[i])
-#define F_P(k) tensor__i64_from(p[k])
-#define F_C(x) ((int64_t)(x))
-#define F_INF INT64_MAX
-#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
-#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
-#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
-#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
-#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
-#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
-#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
-#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
-#define F_FLOOR(a) (a)
-#define F_CEIL(a) (a)
-#define F_TRUNC(a) (a)
-#define F_ROUND(a) (a)
-#define F_POW(a, b) tensor__pow_i64(a, b)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) ((void)(a), 0)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
-TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
-    if (b == -1) { return F_NEG(a); }
-    if (b == 0) { return 0; }
-    int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
-    int64_t r = F_FMOD(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
-    if (b < 0) {
-        if (a == 1) { return 1; }
-        if (a == -1) { return b & 1 ? -1 : 1; }
-        return 0;
-    }
-    uint64_t r = 1, x = (uint64_t)a;
-    for (; b; b >>= 1, x *= x) {
-        if (b & 1) { r *= x; }
-    }
-    return (int64_t)r;
-}
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
-    }
-#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
-#define TENSOR__FORWARD_FLT(name, f)
-#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
-TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
-TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-
-#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
-                                           int64_t n) {                                                      \
-        (void)q;                                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
-            (void)b;                                                                                         \
-            ((int64_t *)out[0])[i] = f;                                                                      \
-        }                                                                                                    \
-    }
-TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
-#undef TENSOR__FORWARD
-#undef TENSOR__FORWARD_NUM
-#undef TENSOR__FORWARD_FLT
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
-
-TENSOR__END
 
 // Integer divisors must not be 0: all are checked before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
@@ -18245,7 +18651,7 @@ TENSOR_API tensor_t *(tensor_arange)(double start, double end, double step, tens
 }
 
 // start, start + step, .. before end as i64, on the device of x.
-TENSOR__FN tensor_t *tensor__steps(double start, double end, double step, const tensor_t *x) {
+TENSOR__FN tensor_t *tensor__arange_i64(double start, double end, double step, const tensor_t *x) {
     tensor__thread_t *th = tensor__self();
     const uint8_t device = th->device;
     th->device = x->device;
@@ -18384,7 +18790,7 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     f.y = y;
     f.first = c->p->fill.start;
     f.step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
-    f.per = c->thread->slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
+    f.per = c->thread->time_slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
     int64_t tasks = (y->numel - 1) / f.per + 1;
     if (y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0) {
         tensor__in_order(c->thread, tasks, tensor__zero_task, &f);
@@ -18560,27 +18966,30 @@ TENSOR_API int tensor__copy_out(int type, tensor_t *x, void *data, size_t bytes)
     return (tensor_copy_out)(x, data, bytes);
 }
 
-// Whether m pairs of elements are equal, or close enough as well.
+// What else than equal elements agrees: close ones; those and NaN with NaN; nothing.
+enum { TENSOR__NEAR, TENSOR__NEAR_OR_NAN, TENSOR__EXACT };
+
 TENSOR__FN int tensor__pairs_agree(const double *u, const double *v, int64_t m, double rtol, double atol,
-                                   int exact) {
+                                   int how) {
     for (int64_t k = 0; k < m; k++) {
         if (u[k] == v[k]) { continue; }
+        if (how == TENSOR__NEAR_OR_NAN && u[k] != u[k] && v[k] != v[k]) { continue; }
         int near_enough = fabs(u[k] - v[k]) <= atol + rtol * fabs(v[k]);
-        if (exact || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
+        if (how == TENSOR__EXACT || !near_enough || fabs(v[k]) > 1.7976931348623157e308) { return 0; }
     }
     return 1;
 }
 
-// Compares pairs of elements in double; 1 = all are equal or close enough.
-TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int exact,
-                               const char *op) {
+// Compares pairs of elements in double; 1 = all agree.
+TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double atol, int how, const char *op) {
+    int exact = how == TENSOR__EXACT;
     if (!TENSOR__USABLE(op, "a", a) || !TENSOR__USABLE(op, "b", b)) { return 0; }
     if (!tensor__same_shape(a, b) || (exact && a->dtype != b->dtype)) { return 0; }
     if (a->device || b->device) {
         tensor__mark_t mark = tensor__mark(tensor__self());
         a = (tensor_to)((tensor_detach)(a), TENSOR_CPU);
         b = (tensor_to)((tensor_detach)(b), TENSOR_CPU);
-        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, exact, op);
+        int r = a != TENSOR__POISON && b != TENSOR__POISON && tensor__compare(a, b, rtol, atol, how, op);
         tensor__tidy(mark, NULL);
         return r;
     }
@@ -18599,17 +19008,22 @@ TENSOR__FN int tensor__compare(tensor_t *a, tensor_t *b, double rtol, double ato
         double v[TENSOR__BLOCK];
         tensor__iter_move(&it, 1, i, m, v, 0);
         int agree = compute_class == TENSOR__C_I64 ? !memcmp(u, v, (size_t)m * 8) :
-                    tensor__pairs_agree(u, v, m, rtol, atol, exact);
+                    tensor__pairs_agree(u, v, m, rtol, atol, how);
         if (!agree) { return 0; }
     }
     return 1;
 }
 
-TENSOR_API int (tensor_allclose)(tensor_t *a, tensor_t *b, double rtol, double atol) {
-    return tensor__compare(a, b, rtol, atol, 0, "allclose");
+TENSOR_API int tensor_allclose_with(tensor_allclose_args_t a) {
+    int how = a.equal_nan ? TENSOR__NEAR_OR_NAN : TENSOR__NEAR;
+    int good = tensor__no_surplus("allclose", a.site_, a.options_are_named_) &&
+               tensor__compare(a.a, a.b, a.rtol, a.atol, how, "allclose");
+    return tensor__at_int(a.site_, good);
 }
 
-TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) { return tensor__compare(a, b, 0, 0, 1, "equal"); }
+TENSOR_API int (tensor_equal)(tensor_t *a, tensor_t *b) {
+    return tensor__compare(a, b, 0, 0, TENSOR__EXACT, "equal");
+}
 
 TENSOR__END
 
@@ -19247,13 +19661,13 @@ TENSOR_API int (tensor_unbind)(tensor_t *x, int64_t dim, tensor_t **out, int max
 // A view whose dim i steps by mul[i] along x's dim a[i] (0: the dim is new, of size 1) and by 1 along b[i] (<
 // 0: it does not), from the element at `begin`. Autograd follows it by the strides x would have if it were
 // contiguous. mul may be negative only if the caller copies the view.
-typedef struct tensor__stepped_t {
+typedef struct tensor__strided_t {
     int64_t dims[TENSOR_MAX_DIMS], mul[TENSOR_MAX_DIMS], begin[TENSOR_MAX_DIMS];
     int ndim, a[TENSOR_MAX_DIMS], b[TENSOR_MAX_DIMS];
-} tensor__stepped_t;
+} tensor__strided_t;
 
-TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        // x itself
-    tensor__stepped_t w;
+TENSOR__FN tensor__strided_t tensor__strided_init(const tensor_t *x) {        // x itself
+    tensor__strided_t w;
     w.ndim = x->ndim;
     for (int i = 0; i < TENSOR_MAX_DIMS; i++) {
         w.dims[i] = i < x->ndim ? x->dims[i] : 1;
@@ -19265,10 +19679,10 @@ TENSOR__FN tensor__stepped_t tensor__stepped_init(const tensor_t *x) {        //
     return w;
 }
 
-TENSOR__FN tensor_t *tensor__stepped(const char *op, tensor_t *x, const tensor__stepped_t *w) {
+TENSOR__FN tensor_t *tensor__strided(const char *op, tensor_t *x, const tensor__strided_t *w) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED), x)
-    int64_t dense[TENSOR_MAX_DIMS], step = 1, offset = x->offset, n = 1;
-    for (int i = x->ndim - 1; i >= 0; step *= x->dims[i--]) { dense[i] = step; }
+    int64_t dense[TENSOR_MAX_DIMS], stride = 1, offset = x->offset, n = 1;
+    for (int i = x->ndim - 1; i >= 0; stride *= x->dims[i--]) { dense[i] = stride; }
     tensor_as_strided_params_t *p = &o.params.as_strided;
     o.p = &o.params;
     p->offset = p->base_span = 0;
@@ -19374,7 +19788,7 @@ TENSOR__FN int tensor__read_item(const char **s, tensor__item_t *item) {
 }
 
 // The next dim of a view: n indices of x's dim d from `start` on, `step` apart.
-TENSOR__FN void tensor__stepped_add(tensor__stepped_t *w, int d, int64_t start, int64_t n, int64_t step) {
+TENSOR__FN void tensor__strided_add(tensor__strided_t *w, int d, int64_t start, int64_t n, int64_t step) {
     w->begin[d] = n ? start : 0;
     w->dims[w->ndim] = n;
     w->mul[w->ndim] = n > 1 ? step : 1;
@@ -19390,7 +19804,7 @@ TENSOR__FN int64_t tensor__slice_bound(int64_t bound, int64_t n) {
 }
 
 // -> 1, or 0 with an error: takes one index of dim d, or a slice of it, into the view.
-TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, const tensor__item_t *item,
+TENSOR__FN int tensor__at_dim(tensor__strided_t *w, const tensor_t *x, int d, const tensor__item_t *item,
                               const char *index) {
     int64_t n = x->dims[d], step = item->part[2];
     if (item->kind == TENSOR__NUMBER) {
@@ -19407,7 +19821,7 @@ TENSOR__FN int tensor__at_dim(tensor__stepped_t *w, const tensor_t *x, int d, co
                       index);
     int64_t start = tensor__slice_bound(item->part[0], n), end = tensor__slice_bound(item->part[1], n);
     int64_t size = start < end ? (end - start + step - 1) / step : 0;
-    tensor__stepped_add(w, d, start, size, step);
+    tensor__strided_add(w, d, start, size, step);
     return 1;
 }
 
@@ -19423,7 +19837,7 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
     TENSOR__REFUSE(ellipses > 1, FORMAT, "at: \"%s\" has more than one ...", index);
     TENSOR__REFUSE(items > x->ndim, INDEX, "at: \"%s\" indexes %i dims of x %t", index, items, x);
 
-    tensor__stepped_t w = tensor__stepped_init(x);
+    tensor__strided_t w = tensor__strided_init(x);
     w.ndim = 0;
     for (const char *s = index; *s || d < x->ndim;) {
         tensor__item_t item;
@@ -19443,10 +19857,10 @@ TENSOR_API tensor_t *(tensor_at)(tensor_t *x, const char *index) {
             if (!tensor__at_dim(&w, x, d, &item, index)) { return TENSOR__POISON; }
             d++;
         }
-        for (; whole > 0; whole--, d++) { tensor__stepped_add(&w, d, 0, x->dims[d], 1); }
+        for (; whole > 0; whole--, d++) { tensor__strided_add(&w, d, 0, x->dims[d], 1); }
         if (*s == ',') { s++; }
     }
-    return tensor__stepped("at", x, &w);
+    return tensor__strided("at", x, &w);
 }
 
 TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -19454,7 +19868,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     int a = tensor__dim("diagonal", dim1, x), b = tensor__dim("diagonal", dim2, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
     TENSOR__REFUSE(a == b, INDEX, "diagonal: dims %d and %d of x %t are the same", dim1, dim2, x);
-    tensor__stepped_t w = tensor__stepped_init(x);
+    tensor__strided_t w = tensor__strided_init(x);
     int64_t rows = x->dims[a], cols = x->dims[b], n;
     if (offset >= 0) {
         n = tensor__least(cols - tensor__least(offset, cols), rows);
@@ -19472,7 +19886,7 @@ TENSOR_API tensor_t *(tensor_diagonal)(tensor_t *x, int64_t offset, int64_t dim1
     w.dims[w.ndim] = n;
     w.a[w.ndim] = a;
     w.b[w.ndim++] = b;
-    return tensor__stepped("diagonal", x, &w);
+    return tensor__strided("diagonal", x, &w);
 }
 
 TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size, int64_t step) {
@@ -19482,26 +19896,26 @@ TENSOR_API tensor_t *(tensor_unfold_dim)(tensor_t *x, int64_t dim, int64_t size,
     if (!x->ndim) { TENSOR__RETURN(mark, (tensor_narrow)(tensor__flat(x), 0, 0, size)); }
     TENSOR__REFUSE(size < 0 || size > x->dims[d] || step < 1 || x->ndim == TENSOR_MAX_DIMS, SHAPE,
                    "unfold_dim: windows of %d, step %d do not fit dim %i of x %t", size, step, d, x);
-    tensor__stepped_t w = tensor__stepped_init(x);
+    tensor__strided_t w = tensor__strided_init(x);
     w.dims[d] = (x->dims[d] - size) / step + 1;
     w.mul[d] = w.dims[d] > 1 ? step : 1;
     w.dims[w.ndim] = size;
     w.a[w.ndim++] = d;
-    TENSOR__RETURN(mark, tensor__stepped("unfold_dim", x, &w));
+    TENSOR__RETURN(mark, tensor__strided("unfold_dim", x, &w));
 }
 
 TENSOR_API tensor_t *(tensor_flip_n)(tensor_t *x, const int64_t *dims, int n) {
     tensor__mark_t mark = tensor__mark(tensor__self());
     uint32_t mask = 0;
     if (!tensor__dim_mask("flip", x, dims, n, &mask)) { return TENSOR__POISON; }
-    tensor__stepped_t w = tensor__stepped_init(x);
+    tensor__strided_t w = tensor__strided_init(x);
     for (int d = 0; d < x->ndim; d++) {
         if (mask >> d & 1) {
             w.mul[d] = -1;
             w.begin[d] = x->dims[d] - 1;
         }
     }
-    TENSOR__RETURN(mark, (tensor_clone)(tensor__stepped("flip", x, &w)));
+    TENSOR__RETURN(mark, (tensor_clone)(tensor__strided("flip", x, &w)));
 }
 
 TENSOR__FN tensor_t *tensor__flip_at(const char *op, tensor_t *x, int64_t dim) {
@@ -19593,7 +20007,7 @@ TENSOR_API tensor_t *(tensor_unflatten_n)(tensor_t *x, int64_t dim, const int64_
     return (tensor_reshape_n)(x, dims, m);
 }
 
-TENSOR__MADE(ravel, (tensor_t *x), tensor__flat(tensor_contiguous(x)))
+TENSOR__COMPOSED(ravel, (tensor_t *x), tensor__flat(tensor_contiguous(x)))
 
 TENSOR_API tensor_t *(tensor_T)(tensor_t *x) {
     int64_t order[TENSOR_MAX_DIMS];
@@ -19914,7 +20328,7 @@ TENSOR__INLINE tensor_t *tensor__plain_finish(tensor__op_t *o, const tensor__row
     o->out[0] = t;
     o->nout = 1;
     tensor_t *const in[2] = {a, b};
-    tensor__plain_run(o, row, in, nin, immediate);
+    tensor__launch_plain(o, row, in, nin, immediate);
     if (tensor__tracks_few(o, row, a, b)) {
         t->node = tensor__node_plain(o, row);           // as tensor__record: the node's one reference is t's
         if (!t->node) { return tensor__abandon(o); }
@@ -19940,7 +20354,7 @@ TENSOR__FN tensor_t *tensor__binary(const tensor__row_t *row, tensor_t *a, tenso
     TENSOR__BEGIN_HERE(o, row, a, b)
     if (o.plain) { return tensor__plain_finish(&o, row, a, b, 2, 0); }
     return tensor__pointwise_finish(&o, TENSOR__LIKELY(a->dtype == b->dtype) ? a->dtype :
-                                    tensor__promote(in_, 2));
+                                    tensor__promote(o.in, 2));
 }
 
 // The dtype of (tensor, number): an integral number does not change it, a fraction turns integers to f32.
@@ -19964,8 +20378,8 @@ TENSOR__FN tensor_t *tensor__ternary(const tensor__row_t *row, tensor_t *a, tens
                                      double f0) {
     TENSOR__BEGIN(o, row, a, b, c)
     tensor__formula_numbers(&o, f0, 0);
-    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(in_ + 1, 2) :
-                                    tensor__promote(in_, 3));
+    return tensor__pointwise_finish(&o, row->id == TENSOR_OP_WHERE ? tensor__promote(o.in + 1, 2) :
+                                    tensor__promote(o.in, 3));
 }
 
 // The stretch of memory that the elements of x take (x has at least one): its lowest byte and one past its
@@ -20122,7 +20536,7 @@ TENSOR_API tensor_t *(tensor_polygamma)(int n, tensor_t *x) {
     return tensor__unary_p(TENSOR__ROW(POLYGAMMA), x, n, 0);
 }
 
-TENSOR__MADE(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
+TENSOR__COMPOSED(digamma, (tensor_t *x), (tensor_polygamma)(0, x))
 
 // kind: as of tensor__bessel_f64.
 TENSOR__FN tensor_t *tensor__bessel(double n, double kind, tensor_t *x) {
@@ -20159,7 +20573,7 @@ TENSOR__FN tensor_t *tensor__igamma(const char *op, tensor_t *a, tensor_t *x, in
     if (!tensor__constant_first(op, a)) { return TENSOR__POISON; }
     TENSOR__BEGIN(o, TENSOR__ROW(INCOMPLETE_GAMMA), a, x)
     tensor__formula_numbers(&o, upper, 0);
-    return tensor__named(o.th, tensor__pointwise_finish(&o, tensor__promote(in_, 2)), op);
+    return tensor__named(o.th, tensor__pointwise_finish(&o, tensor__promote(o.in, 2)), op);
 }
 
 TENSOR__FRONT(igamma, (tensor_t *a, tensor_t *x), tensor__igamma("igamma", a, x, 0))
@@ -20412,22 +20826,23 @@ TENSOR_API tensor_t *(tensor_lerp_scalar_)(tensor_t *x, tensor_t *b, double weig
     TENSOR__RETURN(mark, (tensor_lerp_)(x, b, tensor__constant(weight, (tensor_dtype_t)x->dtype)));
 }
 
-TENSOR__MADE(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
+TENSOR__COMPOSED(nan_to_num_, (tensor_t *x, double nan, double posinf, double neginf),
     (tensor_copy_)(x, (tensor_nan_to_num)(x, nan, posinf, neginf)))
 
 // These are stored by copy_, which converts a result of another dtype to that of x.
 #define TENSOR__X(name)                                                                                      \
-    TENSOR__MADE(name##_, (tensor_t *x, tensor_t *b), (tensor_copy_)(x, (tensor_##name)(x, b)))
+    TENSOR__COMPOSED(name##_, (tensor_t *x, tensor_t *b), (tensor_copy_)(x, (tensor_##name)(x, b)))
 TENSOR__X(eq) TENSOR__X(ge) TENSOR__X(gt) TENSOR__X(le) TENSOR__X(lt) TENSOR__X(ne) TENSOR__X(logical_and)
 TENSOR__X(logical_or) TENSOR__X(logical_xor)
 #undef TENSOR__X
 #define TENSOR__X(name)                                                                                      \
-    TENSOR__MADE(name##_scalar_, (tensor_t *x, double b), (tensor_copy_)(x, (tensor_##name##_scalar)(x, b)))
+    TENSOR__COMPOSED(name##_scalar_, (tensor_t *x, double b),                                                \
+                     (tensor_copy_)(x, (tensor_##name##_scalar)(x, b)))
 TENSOR__X(eq) TENSOR__X(ge) TENSOR__X(gt) TENSOR__X(le) TENSOR__X(lt) TENSOR__X(ne)
 #undef TENSOR__X
-TENSOR__MADE(logical_not_, (tensor_t *x), (tensor_copy_)(x, (tensor_logical_not)(x)))
-TENSOR__MADE(tril_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_tril)(x, diagonal)))
-TENSOR__MADE(triu_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_triu)(x, diagonal)))
+TENSOR__COMPOSED(logical_not_, (tensor_t *x), (tensor_copy_)(x, (tensor_logical_not)(x)))
+TENSOR__COMPOSED(tril_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_tril)(x, diagonal)))
+TENSOR__COMPOSED(triu_, (tensor_t *x, int64_t diagonal), (tensor_copy_)(x, (tensor_triu)(x, diagonal)))
 
 TENSOR__INLINE tensor_t *tensor__copy_by(const tensor__in_place_t *how, tensor_t *x, tensor_t *src) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -20508,9 +20923,9 @@ TENSOR_API tensor_t *(tensor_masked_fill_tensor)(tensor_t *x, tensor_t *mask, te
     TENSOR__RETURN(mark, tensor__fill_masked("masked_fill_tensor", x, mask, v));
 }
 
-TENSOR__MADE(masked_fill_tensor_, (tensor_t *x, tensor_t *mask, tensor_t *value),
+TENSOR__COMPOSED(masked_fill_tensor_, (tensor_t *x, tensor_t *mask, tensor_t *value),
     (tensor_copy_)(x, (tensor_masked_fill_tensor)(x, mask, value)))
-TENSOR__MADE(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
+TENSOR__COMPOSED(masked_fill_, (tensor_t *x, tensor_t *mask, double value),
     (tensor_copy_)(x, (tensor_masked_fill)(x, mask, value)))
 
 // Made of the rows above.
@@ -20532,11 +20947,11 @@ TENSOR_API tensor_t *(tensor_clamp_tensor)(tensor_t *x, tensor_t *lo, tensor_t *
     TENSOR__RETURN(mark, x);
 }
 
-TENSOR__MADE(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
-TENSOR__MADE(rad2deg, (tensor_t *x), (tensor_mul_scalar)(x, 57.29577951308232))
-TENSOR__MADE(sgn, (tensor_t *x), (tensor_sign)(x))
-TENSOR__MADE(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
-TENSOR__MADE(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
+TENSOR__COMPOSED(deg2rad, (tensor_t *x), (tensor_mul_scalar)(x, 0.017453292519943295))
+TENSOR__COMPOSED(rad2deg, (tensor_t *x), (tensor_mul_scalar)(x, 57.29577951308232))
+TENSOR__COMPOSED(sgn, (tensor_t *x), (tensor_sign)(x))
+TENSOR__COMPOSED(isneginf, (tensor_t *x), (tensor_eq_scalar)(x, -(double)INFINITY))
+TENSOR__COMPOSED(isposinf, (tensor_t *x), (tensor_eq_scalar)(x, (double)INFINITY))
 
 TENSOR_API tensor_t *(tensor_positive)(tensor_t *x) {
     if (!TENSOR__USABLE("positive", "x", x)) { return TENSOR__POISON; }
@@ -20628,14 +21043,14 @@ TENSOR_API tensor_t *(tensor_div_mode)(tensor_t *a, tensor_t *b, const char *rou
     TENSOR__RETURN(mark, tensor__constant_of(tensor__constant_of(y, a), b));
 }
 
-TENSOR__MADE(float_power, (tensor_t *a, tensor_t *b),
+TENSOR__COMPOSED(float_power, (tensor_t *a, tensor_t *b),
     tensor_pow(tensor_to(a, TENSOR_F64), tensor_to(b, TENSOR_F64)))
-TENSOR__MADE(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
+TENSOR__COMPOSED(float_power_scalar, (tensor_t *a, double b), tensor_pow_scalar(tensor_to(a, TENSOR_F64), b))
 
 // maximum(b, a), not (a, b): of two zeros with different signs the result is then a.
-TENSOR__MADE(fmax, (tensor_t *a, tensor_t *b),
+TENSOR__COMPOSED(fmax, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_maximum(b, a))))
-TENSOR__MADE(fmin, (tensor_t *a, tensor_t *b),
+TENSOR__COMPOSED(fmin, (tensor_t *a, tensor_t *b),
     tensor_where(tensor_isnan(b), a, tensor_where(tensor_isnan(a), b, tensor_minimum(b, a))))
 
 // Works on the bits: as integers, those of two neighbouring numbers differ by 1.
@@ -20829,9 +21244,53 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__NONE, TENS
 #undef TENSOR__THREE
 #undef TENSOR__NONE
 #undef TENSOR__D
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_FLOORDIV
+#undef F_TRUNC
+#undef F_POW
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
 
 TENSOR__END
 
@@ -20911,63 +21370,6 @@ TENSOR__INLINE int tensor__grad_by_text(tensor__grad_t *g, const tensor__point_t
     return wanted;
 }
 
-// What the body of a fused derivative reads. A number that replaces an input is kept separately.
-typedef struct tensor__plain_grad_t {
-    const void *in[5];                  // saved inputs, saved output, incoming gradient
-    const tensor__saved_t *number;
-} tensor__plain_grad_t;
-
-// Whether a wanted derivative reads the saved value of that source. A value that none reads may have
-// changed.
-TENSOR__FN int tensor__grad_reads(const tensor__point_t *d, int wanted, int source) {
-    int saved = source < 0 ? TENSOR__SY : 1 << source;
-    for (int k = 0; k < 3; k++) {
-        if ((wanted >> k & 1) && (d->reads[k] & saved)) { return 1; }
-    }
-    return 0;
-}
-
-// Whether a derivative is plain as in tensor__plain, the saved values too: its body then runs on them without
-// a call block. -1 = a saved value that is read has changed, raised
-TENSOR__INLINE int tensor__grad_is_plain(tensor__grad_t *g, const tensor__point_t *d, int wanted,
-                                         tensor__plain_grad_t *reads) {
-    const tensor__node_t *n = g->node;
-    const tensor_t *gy = g->gy[0];
-    int plain = !g->th->recorder && tensor__plain_operand(g->th, gy) && d->backward[g->th->ctx->plain->place];
-    plain = plain && n->out[0].dtype == TENSOR_F32;
-    for (int i = 0; i < 5; i++) { reads->in[i] = NULL; }
-    reads->number = NULL;
-    for (int i = 0; i < n->nsaved; i++) {
-        const tensor__saved_t *v = &n->saved[i];
-        if (v->is_immediate) {
-            reads->number = v;
-            continue;
-        }
-        if (v->storage && v->storage->version != v->version && tensor__grad_reads(d, wanted, v->source) &&
-            !tensor__check_saved(g, v)) {
-            return -1;
-        }
-        plain = plain && v->storage && v->dtype == TENSOR_F32 && v->contiguous && v->numel == gy->numel;
-        if (plain) { reads->in[v->source < 0 ? 3 : v->source] = (const float *)v->storage->data + v->offset; }
-    }
-    if (plain) { reads->in[4] = (const float *)gy->storage->data + gy->offset; }
-    return plain;
-}
-
-// Makes the wanted gradients. The last one overwrites the incoming gradient if that is nobody else's (mine):
-// each element is read first. 0 = out of memory, not raised
-TENSOR__INLINE int tensor__grad_results(tensor__grad_t *g, int wanted, int mine, void **out) {
-    tensor_t *gy = g->gy[0];
-    for (int k = 0, left = wanted; left; k++, left >>= 1) {
-        if (!(left & 1)) { continue; }
-        tensor_t *t = mine && left == 1 ? gy : tensor__like(g->th, g->node->row->name, gy);
-        if (!t) { return 0; }
-        g->gx[k] = t;
-        out[k] = (float *)t->storage->data + t->offset;
-    }
-    return 1;
-}
-
 // Gradient of every pointwise row: one fused kernel of the derivative columns, or the same text on tensors.
 TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     tensor__node_t *n = g->node;
@@ -20976,22 +21378,9 @@ TENSOR__FN void tensor__grad_pointwise(tensor__grad_t *g) {
     int count = n->nin < 3 ? n->nin : 3, passed;
     int wanted = tensor__grad_by_text(g, d, count, &passed);
     if (wanted <= 0) { return; }
-    tensor__plain_grad_t reads;
-    int plain = tensor__grad_is_plain(g, d, wanted, &reads);
-    if (plain < 0) { return; }
-    void *out[3] = {NULL, NULL, NULL};
     int mine = !passed && gy->refs == 1 && gy->storage->refs == 1;
-    if (!plain || !tensor__grad_results(g, wanted, mine, out)) {
-        tensor__backward_call(g, wanted, count);        // raises if it has no memory for them either
-        return;
-    }
-    tensor__body_t body = d->backward[g->th->ctx->plain->place];
-    const double *p = n->p ? n->p->pointwise.p : NULL;
-    if (reads.number) {
-        tensor__body_uniform(body, reads.in, 5, out, 3, p, gy->numel, reads.number->source,
-                             (float)reads.number->immediate);
-    } else {
-        body(reads.in, out, p, gy->numel);
+    if (!tensor__launch_plain_back(g, d, wanted, mine)) {
+        tensor__backward_call(g, wanted, count);        // raises if it has no memory for the gradients either
     }
 }
 
@@ -21011,13 +21400,13 @@ typedef struct tensor__reduce_t {
     int id, compute_class, dtype, size, nk, nr, reference;
     int64_t kd[TENSOR_MAX_DIMS], ks[TENSOR_MAX_DIMS], rd[TENSOR_MAX_DIMS], rs[TENSOR_MAX_DIMS];
     int64_t kept, reduced, chunk, chunks, first;     // first: the output that `part` begins with
-    int64_t piece, pieces;              // of what a task reduces, where the call is done in slices
+    int64_t piece, pieces;              // of what a task reduces, where the call is done in time slices
     const char *x;
     tensor_arg_t *y;
     const tensor__isa_t *isa;
     tensor__acc_t *part;
     double *sum;                        // of the columns of a task that has pieces
-    const tensor__slice_t *slice;       // of the call that is done in slices
+    const tensor__time_slice_t *time_slice;     // of the call, if it is done in some
     // adds n elements in the compute type to a
     void (*leaf)(const struct tensor__reduce_t *r, tensor__acc_t *a, const void *block, int64_t n);
 } tensor__reduce_t;
@@ -21274,16 +21663,16 @@ typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MO
                                     (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
 
 // Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
-// done in slices and the task is long.
+// done in time slices and the task is long.
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    if (!r->slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
+    if (!r->time_slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
     int64_t leaves = (int64_t)TENSOR__CHUNK / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
-    r->part = (tensor__acc_t *)r->slice->kept;
-    r->sum = (double *)r->slice->kept;
+    r->part = (tensor__acc_t *)r->time_slice->kept;
+    r->sum = (double *)r->time_slice->kept;
 }
 
 // Runs n tasks, the pieces of each one after the other.
@@ -21312,7 +21701,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__reduce_parts(tensor__reduce_t *r) {
     r->chunk = tensor__chunk_of(r->reduced);
     r->chunks = (r->reduced + r->chunk - 1) / r->chunk;
     tensor__reduce_cut(r, r->chunk, 1, TENSOR__LEAF);
-    r->part = r->slice ? (tensor__acc_t *)r->slice->kept : part;
+    r->part = r->time_slice ? (tensor__acc_t *)r->time_slice->kept : part;
     for (r->first = 0; r->first < r->kept; r->first += TENSOR__PARTS_AT_ONCE) {
         int64_t n = tensor__least(r->kept - r->first, TENSOR__PARTS_AT_ONCE);
         tensor__reduce_run(r, n * r->chunks, tensor__reduce_chunk);
@@ -21325,7 +21714,7 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     int64_t work = r->kept * r->reduced, most = 64;
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
-    if (r->slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
+    if (r->time_slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
     if (r->pieces > 1) { most = r->kept; }
     r->chunks = tensor__least(most, r->kept);
     tensor__reduce_run(r, r->chunks, tensor__reduce_rows);
@@ -21341,7 +21730,7 @@ TENSOR__FN void tensor__reduce_begin(tensor__reduce_t *r, const tensor_call_t *c
     r->dtype = x->dtype;
     r->size = tensor__sizes[x->dtype];
     r->isa = TENSOR__ISA(c->thread);
-    r->slice = c->thread->slice;
+    r->time_slice = c->thread->time_slice;
     r->compute_class = tensor__class(x->dtype);
     if (c->thread->ctx->reference && r->compute_class == TENSOR__C_F32) { r->compute_class = TENSOR__C_F64; }
     r->kept = r->reduced = 1;
@@ -21530,67 +21919,110 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // (a transpose costs less than rows that miss the cache).
 // ------------------------------------------------------------------------------
 
+enum {
+    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
+    TENSOR__ROW_LONG = 8192             // a longer row is done in parts
+};
+
 typedef struct tensor__rowcall_t {
     tensor_call_t *c;
     int64_t rows, n, per;
     const tensor__isa_t *isa;
     int compute_class, fast;
+    tensor__along_t *along;             // of `row`, which is done in parts; NULL: tasks have whole rows
+    int64_t row, parts;
 } tensor__rowcall_t;
+
+// Which passes go over which elements of a row of n: those from `from` to `to` - 1.
+enum { TENSOR__PASS_0 = 1, TENSOR__PASS_1 = 2, TENSOR__PASS_2 = 4 };
+typedef struct tensor__stretch_t {
+    int passes;
+    int64_t from, to, n;
+} tensor__stretch_t;
 
 // softmax, log_softmax and logsumexp of a row; the last gives one number. This is f64 and the reference: f32
 // has row_softmax in >>kernel-rows, a GPU softmax_rows in tensor_cuda.cu.
-TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, int64_t n) {
-    double m = -(double)INFINITY, s = 0;
-    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, x[i]); }
-    for (int64_t i = 0; i < n; i++) { s += exp(x[i] - m); }
+TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y, tensor__stretch_t a,
+                                        tensor__along_t *t) {
+    double m = t->m, s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { m = -(double)INFINITY; }
+        for (int64_t i = a.from; i < a.to; i++) { m = tensor__max_f64(m, x[i]); }
+        t->m = m;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += exp(x[i] - m); }
+        t->s = s;
+    }
     if (id == TENSOR_OP_LOGSUMEXP) {
         int flat = m == (double)INFINITY || m == -(double)INFINITY;
-        y[0] = flat ? m : m + log(s);
+        if (a.passes & TENSOR__PASS_1) { y[0] = flat ? m : m + log(s); }
         return;
     }
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+    if (a.passes & TENSOR__PASS_2) {
+        for (int64_t i = a.from; i < a.to; i++) {
+            y[i] = id == TENSOR_OP_SOFTMAX ? exp(x[i] - m) / s : x[i] - m - log(s);
+        }
     }
 }
 
-TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx, int64_t n) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += g[i] * y[i]; }
-    for (int64_t i = 0; i < n; i++) { dx[i] = y[i] * (g[i] - s); }
+TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx,
+                                                 tensor__stretch_t a, tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += g[i] * y[i]; }
+        t->s = s;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = y[i] * (g[i] - s); }
+    }
 }
 
 TENSOR__INLINE void tensor__f64_log_softmax_backward(const double *g, const double *y, double *dx,
-                                                     int64_t n) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += g[i]; }
-    for (int64_t i = 0; i < n; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+                                                     tensor__stretch_t a, tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += g[i]; }
+        t->s = s;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+    }
 }
 
-TENSOR__INLINE void tensor__f64_cumsum(const double *x, double *y, int64_t n, int reverse) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = reverse ? n - 1 - i : i;
+TENSOR__INLINE void tensor__f64_cumsum(const double *x, double *y, int reverse, tensor__stretch_t a,
+                                       tensor__along_t *t) {
+    double s = a.from ? t->s : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
+        int64_t k = reverse ? a.n - 1 - i : i;
         y[k] = s += x[k];
     }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_cumprod(const double *x, double *y, int64_t n) {
-    double s = 1;
-    for (int64_t i = 0; i < n; i++) { y[i] = s *= x[i]; }
+TENSOR__INLINE void tensor__f64_cumprod(const double *x, double *y, tensor__stretch_t a, tensor__along_t *t) {
+    double s = a.from ? t->s : 1;
+    for (int64_t i = a.from; i < a.to; i++) { y[i] = s *= x[i]; }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_linear_scan(const double *x, const double *a, double *y, int64_t n,
-                                            int reverse) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t k = reverse ? n - 1 - i : i;
-        y[k] = s = i ? x[k] + a[k] * s : x[k];
+TENSOR__INLINE void tensor__f64_linear_scan(const double *x, const double *b, double *y, int reverse,
+                                            tensor__stretch_t a, tensor__along_t *t) {
+    double s = a.from ? t->s : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
+        int64_t k = reverse ? a.n - 1 - i : i;
+        y[k] = s = i ? x[k] + b[k] * s : x[k];
     }
+    t->s = s;
 }
 
-TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t n) {
-    double sum = -(double)INFINITY;
-    for (int64_t i = 0; i < n; i++) {           // equal infinities have no difference
+TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, tensor__stretch_t a,
+                                             tensor__along_t *t) {
+    double sum = a.from ? t->s : -(double)INFINITY;
+    for (int64_t i = a.from; i < a.to; i++) {   // equal infinities have no difference
         double hi = sum, lo = x[i];
         if (x[i] > sum) {
             hi = x[i];
@@ -21598,89 +22030,129 @@ TENSOR__INLINE void tensor__f64_logcumsumexp(const double *x, double *y, int64_t
         }
         y[i] = sum = hi == lo && hi - lo != 0 ? hi : hi + log1p(exp(lo - hi));
     }
+    t->s = sum;
 }
 
 // The product of all others, from both sides: exact with zeros, without a division.
-TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, int64_t n) {
-    double s = 1;
-    for (int64_t i = 0; i < n; i++) {
-        y[i] = s;
-        s *= x[i];
+TENSOR__INLINE void tensor__f64_prod_others(const double *x, double *y, tensor__stretch_t a,
+                                            tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 1; }
+        for (int64_t i = a.from; i < a.to; i++) {
+            y[i] = s;
+            s *= x[i];
+        }
     }
-    s = 1;
-    for (int64_t i = n - 1; i >= 0; i--) {
-        y[i] *= s;
-        s *= x[i];
+    if (a.passes & TENSOR__PASS_1) {
+        if (a.from == 0) { s = 1; }
+        for (int64_t i = a.n - 1 - a.from; i >= a.n - a.to; i--) {
+            y[i] *= s;
+            s *= x[i];
+        }
     }
+    t->s = s;
 }
 
-TENSOR__INLINE double tensor__f64_var(const double *x, int64_t n, double correction) {
-    double s = 0;
-    for (int64_t i = 0; i < n; i++) { s += x[i]; }
-    double mean = s / (double)n;
-    s = 0;
-    for (int64_t i = 0; i < n; i++) { s += (x[i] - mean) * (x[i] - mean); }
-    return s / tensor__max_f64((double)n - correction, 0);
+TENSOR__INLINE void tensor__f64_var(const double *x, double *y, double correction, tensor__stretch_t a,
+                                    tensor__along_t *t) {
+    double s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += x[i]; }
+        t->m = s / (double)a.n;                 // once all are in s
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        double mean = t->m;
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { s += (x[i] - mean) * (x[i] - mean); }
+        y[0] = s / tensor__max_f64((double)a.n - correction, 0);
+    }
+    t->s = s;
 }
 
-TENSOR__INLINE double tensor__f64_norm(const double *x, int64_t n) {
-    double m = 0, s = 0;
-    for (int64_t i = 0; i < n; i++) { m = tensor__max_f64(m, fabs(x[i])); }
-    if (m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY) { return m; }
-    for (int64_t i = 0; i < n; i++) { s += (x[i] / m) * (x[i] / m); }
-    return m * sqrt(s);
+TENSOR__INLINE void tensor__f64_norm(const double *x, double *y, tensor__stretch_t a, tensor__along_t *t) {
+    double m = t->m, s = t->s;
+    if (a.passes & TENSOR__PASS_0) {
+        if (a.from == 0) { m = 0; }
+        for (int64_t i = a.from; i < a.to; i++) { m = tensor__max_f64(m, fabs(x[i])); }
+        t->m = m;
+    }
+    if (a.passes & TENSOR__PASS_1) {
+        int flat = m == 0 || tensor__isnan_f64(m) || m == (double)INFINITY;
+        if (a.from == 0) { s = 0; }
+        for (int64_t i = a.from; i < a.to && !flat; i++) { s += (x[i] / m) * (x[i] / m); }
+        t->s = s;
+        y[0] = flat ? m : m * sqrt(s);
+    }
 }
 
 // The place of the largest x (sign 1) or of the smallest (sign -1); that of the first NaN if there is one.
-TENSOR__INLINE int64_t tensor__f64_arg(const double *x, int64_t n, double sign) {
-    int64_t k = 0;
-    for (int64_t i = 0; i < n; i++) {
-        if (tensor__isnan_f64(x[i])) { return i; }
-        if (i == 0 || x[i] * sign > x[k] * sign) { k = i; }
+TENSOR__INLINE void tensor__f64_arg(const double *x, double *y, double sign, tensor__stretch_t a,
+                                    tensor__along_t *t) {
+    int64_t k = a.from ? t->k : 0;
+    for (int64_t i = a.from; i < a.to && !tensor__isnan_f64(x[k]); i++) {
+        if (tensor__isnan_f64(x[i]) || x[i] * sign > x[k] * sign) { k = i; }
     }
-    return k;
+    t->k = k;
+    y[0] = (double)k;
 }
 
-// One row in double: the reference, and all dtypes except f32.
+// How many passes over a row there are.
+TENSOR__INLINE int tensor__row_passes(const int id, int fast) {
+    switch (id) {
+    case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX:
+        return 3;
+    case TENSOR_OP_LOGSUMEXP: case TENSOR_OP_SOFTMAX_BACKWARD: case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
+    case TENSOR_OP_PROD_OTHERS: case TENSOR_OP_VAR: case TENSOR_OP_NORM:
+        return 2;
+    case TENSOR_OP_ARGMAX: case TENSOR_OP_ARGMIN:
+        return fast ? 2 : 1;
+    default:
+        return 1;
+    }
+}
+
+// Passes over elements of a row in double: the reference, and all dtypes except f32.
 TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, const double *x,
-                                    const double *x2, double *y, int64_t n) {
+                                    const double *x2, double *y, tensor__stretch_t a, tensor__along_t *t) {
     const tensor_params_t *p = r->c->p;         // NULL for rows without
     switch (id) {
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
-        tensor__f64_softmax(id, x, y, n);
+        tensor__f64_softmax(id, x, y, a, t);
         break;
     case TENSOR_OP_SOFTMAX_BACKWARD:
-        tensor__f64_softmax_backward(x, x2, y, n);
+        tensor__f64_softmax_backward(x, x2, y, a, t);
         break;
     case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
-        tensor__f64_log_softmax_backward(x, x2, y, n);
+        tensor__f64_log_softmax_backward(x, x2, y, a, t);
         break;
     case TENSOR_OP_CUMSUM:
-        tensor__f64_cumsum(x, y, n, p->rows.reverse != 0);
+        tensor__f64_cumsum(x, y, p->rows.reverse != 0, a, t);
         break;
     case TENSOR_OP_CUMPROD:
-        tensor__f64_cumprod(x, y, n);
+        tensor__f64_cumprod(x, y, a, t);
         break;
     case TENSOR_OP_LINEAR_SCAN:
-        tensor__f64_linear_scan(x, x2, y, n, p->rows.reverse != 0);
+        tensor__f64_linear_scan(x, x2, y, p->rows.reverse != 0, a, t);
         break;
     case TENSOR_OP_LOGCUMSUMEXP:
-        tensor__f64_logcumsumexp(x, y, n);
+        tensor__f64_logcumsumexp(x, y, a, t);
         break;
     case TENSOR_OP_PROD_OTHERS:
-        tensor__f64_prod_others(x, y, n);
+        tensor__f64_prod_others(x, y, a, t);
         break;
     case TENSOR_OP_VAR:
-        y[0] = tensor__f64_var(x, n, p->rows.correction);
+        tensor__f64_var(x, y, p->rows.correction, a, t);
         break;
     case TENSOR_OP_NORM:
-        y[0] = tensor__f64_norm(x, n);
+        tensor__f64_norm(x, y, a, t);
         break;
     case TENSOR_OP_ARGMAX:
-        y[0] = (double)tensor__f64_arg(x, n, 1);
+        tensor__f64_arg(x, y, 1, a, t);
         break;
     case TENSOR_OP_ARGMIN:
-        y[0] = (double)tensor__f64_arg(x, n, -1);
+        tensor__f64_arg(x, y, -1, a, t);
         break;
     default: break;
     }
@@ -21688,25 +22160,28 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
 
 // Integers: only cumsum, cumprod and argmax get here.
 TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, const int64_t *x, int64_t *y,
-                                    int64_t n) {
+                                    tensor__stretch_t a, tensor__along_t *t) {
     if (id == TENSOR_OP_CUMSUM) {
-        uint64_t s = 0;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t k = r->c->p->rows.reverse ? n - 1 - i : i;
+        uint64_t s = a.from ? (uint64_t)t->k : 0;
+        for (int64_t i = a.from; i < a.to; i++) {
+            int64_t k = r->c->p->rows.reverse ? a.n - 1 - i : i;
             s += (uint64_t)x[k];
             y[k] = (int64_t)s;
         }
+        t->k = (int64_t)s;
         return;
     }
     if (id == TENSOR_OP_CUMPROD) {
-        uint64_t s = 1;
-        for (int64_t i = 0; i < n; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
+        uint64_t s = a.from ? (uint64_t)t->k : 1;
+        for (int64_t i = a.from; i < a.to; i++) { y[i] = (int64_t)(s *= (uint64_t)x[i]); }
+        t->k = (int64_t)s;
         return;
     }
-    int64_t k = 0;
-    for (int64_t i = 1; i < n; i++) {
+    int64_t k = a.from ? t->k : 0;
+    for (int64_t i = a.from; i < a.to; i++) {
         if (id == TENSOR_OP_ARGMAX ? x[i] > x[k] : x[i] < x[k]) { k = i; }
     }
+    t->k = k;
     y[0] = k;
 }
 
@@ -21719,6 +22194,32 @@ TENSOR__INLINE void tensor__row_i64(const int id, const tensor__rowcall_t *r, co
     X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, row_log_softmax_backward)(a, b, y, n))                           \
     X(ARGMAX, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_max)(a, n)))        \
     X(ARGMIN, *(int64_t *)(void *)(y) = TENSOR__DO(isa, find)(a, n, TENSOR__DO(isa, leaf_min)(a, n)))
+
+// The same for a pass over n elements of a row from element i on, where a and b are.
+#define TENSOR__FAST_PARTS(X, isa, pass, a, b, y, work, i, n, t)                                             \
+    X(SOFTMAX, TENSOR__DO(isa, softmax_part)(pass, a, (y) + (i), n, t))                                      \
+    X(LOG_SOFTMAX, TENSOR__DO(isa, log_softmax_part)(pass, a, (y) + (i), n, t))                              \
+    X(LOGSUMEXP, *(y) = TENSOR__DO(isa, logsumexp_part)(pass, a, (work) + (i), n, t))                        \
+    X(SOFTMAX_BACKWARD, TENSOR__DO(isa, softmax_backward_part)(pass, a, b, (y) + (i), n, t))                 \
+    X(LOG_SOFTMAX_BACKWARD, TENSOR__DO(isa, log_softmax_backward_part)(pass, a, b, (y) + (i), n, t))         \
+    X(ARGMAX, tensor__arg_part(isa, pass, a, y, i, n, t, pass ? 0 : TENSOR__DO(isa, leaf_max)(a, n), 1))     \
+    X(ARGMIN, tensor__arg_part(isa, pass, a, y, i, n, t, pass ? 0 : TENSOR__DO(isa, leaf_min)(a, n), 0))
+
+// best: the largest or smallest element of this part; in pass 1 the first element that is the best of all is
+// found.
+TENSOR__INLINE void tensor__arg_part(const tensor__isa_t *isa, int pass, const float *x, float *y, int64_t i,
+                                     int64_t n, tensor__along_t *t, float best, int largest) {
+    if (pass == 0) {
+        int better = i == 0 || tensor__isnan_f32(best) || (largest ? best > t->peak : best < t->peak);
+        if (better) { t->peak = best; }
+        t->k = -1;
+        return;
+    }
+    int64_t at = t->k < 0 ? TENSOR__DO(isa, find)(x, n, t->peak) : n;
+    if (at == n) { return; }
+    t->k = i + at;
+    *(int64_t *)(void *)y = t->k;
+}
 
 TENSOR__INLINE int tensor__row_is_fast(const int id) {
     switch (id) {
@@ -21741,43 +22242,101 @@ TENSOR__INLINE int tensor__row_is_integral(const int id) {
            id == TENSOR_OP_ARGMIN;
 }
 
+// What a task does: all of each of its rows, or, of a part of one, the copy in double, a pass, or the copy of
+// the result.
+typedef struct tensor__rowpart_t {
+    int loads, stores, pass;            // pass: of a part
+    tensor__stretch_t span;
+} tensor__rowpart_t;
+
+TENSOR__INLINE tensor__rowpart_t tensor__row_part(const tensor__rowcall_t *r, int passes, int fast,
+                                                  int64_t task) {
+    tensor__rowpart_t p = {1, 1, 0, {(1 << passes) - 1, 0, r->n, r->n}};
+    if (!r->along) { return p; }
+    p.pass = (int)(task / r->parts) - !fast;    // -1 loads
+    p.loads = p.pass < 0;
+    p.stores = p.pass == passes;
+    p.span.passes = p.loads || p.stores ? 0 : 1 << p.pass;
+    p.span.from = task % r->parts * TENSOR__ROW_PART;
+    p.span.to = tensor__least(p.span.from + TENSOR__ROW_PART, r->n);
+    return p;
+}
+
+// A row, or the part p of one, by the kernels of f32.
+TENSOR__INLINE void tensor__row_f32(const int id, const tensor__rowcall_t *r, const tensor__rowpart_t *p,
+                                    const char *x, const char *x2, char *y, char *work, tensor__along_t *t) {
+    const float *fx = (const float *)(const void *)x, *fx2 = (const float *)(const void *)x2;
+    float *fy = (float *)(void *)y, *fw = (float *)(void *)work;
+    (void)fx2, (void)fw;
+    if (!r->along) {
+        switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+        TENSOR__FAST_ROWS(TENSOR__X, r->isa, fx, fx2, fy, fw, r->n)
+#undef TENSOR__X
+        default: break;
+        }
+        return;
+    }
+    int64_t i = p->span.from, n = p->span.to - i;
+    switch (id) {
+#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
+    TENSOR__FAST_PARTS(TENSOR__X, r->isa, p->pass, fx + i, fx2 + i, fy, fw, i, n, t)
+#undef TENSOR__X
+    default: break;
+    }
+}
+
 // id is a constant where this is inlined, once per row, so that no row reaches the kernels of another.
 TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
     tensor_arg_t *y = &c->arg[c->nin];
-    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, end = tensor__least((task + 1) * r->per, r->rows);
+    int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, k = task * r->per;
+    int64_t end = tensor__least(k + r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->compute_class];
+    int fast = r->fast && tensor__row_is_fast(id);
+    tensor__rowpart_t p = tensor__row_part(r, tensor__row_passes(id, fast), fast, task);
+    tensor__along_t own, *t = &own;
+    own.m = own.s = 0;
+    own.k = 0;
+    if (r->along) {
+        t = r->along;
+        k = r->row;
+        end = k + 1;
+        if (task == 0) {
+            memset(t, 0, sizeof *t);
+            t->peak = -(float)INFINITY;
+        }
+    }
     char *work = (char *)c->scratch;        // NULL: a kernel of f32 that needs none
     if (work) { work += (size_t)worker * 3 * (size_t)(n + 8) * 8; }
-    for (int64_t k = task * r->per; k < end; k++) {
+    for (; k < end; k++) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
         char *to = (char *)y->data + k * m * ys;
-        if (r->fast && tensor__row_is_fast(id)) {
-            const float *fa = (const float *)(const void *)a, *fb = (const float *)(const void *)b;
-            float *fy = (float *)(void *)to;
-            (void)fb;
-            switch (id) {
-#define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
-            TENSOR__FAST_ROWS(TENSOR__X, r->isa, fa, fb, fy, (float *)(void *)work, n)
-#undef TENSOR__X
-            default: break;
-            }
+        if (fast) {
+            tensor__row_f32(id, r, &p, a, b, to, work, t);
             continue;
         }
 
+        int64_t i = p.span.from, some = p.span.to - i;
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
-        tensor__load_run(bx, r->compute_class, a, x->dtype, 1, n);
-        if (b) { tensor__load_run(bx2, r->compute_class, b, x2->dtype, 1, n); }
-        if (r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
-            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, n);
-        } else {
-            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
-                            (double *)(void *)by, n);
+        if (p.loads) { tensor__load_run(bx + i * cs, r->compute_class, a + i * xs, x->dtype, 1, some); }
+        if (p.loads && b) {
+            tensor__load_run(bx2 + i * cs, r->compute_class, b + i * xs, x2->dtype, 1, some);
         }
-        tensor__store_run(to, y->dtype, 1, by, r->compute_class, m);
+        if (p.span.passes && r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
+            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, p.span, t);
+        } else if (p.span.passes) {
+            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
+                            (double *)(void *)by, p.span, t);
+        }
+        if (p.stores && m == n) {
+            tensor__store_run(to + i * ys, y->dtype, 1, by + i * cs, r->compute_class, some);
+        } else if (p.stores) {
+            tensor__store_run(to, y->dtype, 1, by, r->compute_class, m);
+        }
     }
 }
 
@@ -21799,7 +22358,18 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     r.fast = r.n > 0 && tensor__rows_are_fast(c);
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
-    tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
+    r.along = NULL;
+    if (!c->thread->time_slice || r.n <= TENSOR__ROW_LONG) {
+        tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
+        return 0;
+    }
+    int fast = r.fast && tensor__row_is_fast(c->row->id);
+    int64_t stages = tensor__row_passes(c->row->id, fast) + (fast ? 0 : 2);
+    r.along = (tensor__along_t *)c->thread->time_slice->kept;
+    r.parts = (r.n + TENSOR__ROW_PART - 1) / TENSOR__ROW_PART;
+    for (r.row = -1; tensor__next_stage(&r.row) && r.row < r.rows;) {
+        tensor__in_order(c->thread, stages * r.parts, each, &r);
+    }
     return 0;
 }
 
@@ -21825,39 +22395,51 @@ TENSOR__FN int tensor__needs_float(const char *op, tensor_t *x) {
     return 1;
 }
 
-// Front of ROWS: x with dim moved to the end and contiguous. drop: the result has one element per row
-// (keepdim: size 1). dtype: that of the result, < 0: that of x, which is a float.
+// Checks x, moves dim to its end, dense, and makes the result, of dtype (< 0: that of x, which is a float);
+// drop: one element per row. -> the dim, -1 = raised
+TENSOR__FN int tensor__infer_rows(tensor__op_t *o, int64_t dim, int drop, int dtype, int reverse,
+                                  double correction) {
+    tensor_t *x = o->in[0];
+    if (dtype < 0 && !tensor__needs_float(o->row->name, x)) { return -1; }
+    int d = tensor__dim(o->row->name, dim, x), ndim = x->ndim;
+    if (d < 0) { return -1; }
+    if (ndim > 1 && d != ndim - 1) {
+        if (!tensor__put_input(o, 0, tensor_movedim(x, d, ndim - 1))) { return -1; }
+    }
+    if (!(o->in[0]->flags & TENSOR__CONTIGUOUS)) {
+        if (!tensor__put_input(o, 0, tensor_contiguous(o->in[0]))) { return -1; }
+    }
+    if (!ndim && !tensor__put_input(o, 0, tensor__one_row(o->in[0]))) { return -1; }
+
+    x = o->in[0];
+    o->p = &o->params;
+    o->params.rows.reverse = reverse;
+
+    // Of no elements the divisor is 0 at most: their variance is NaN.
+    o->params.rows.correction = TENSOR__WIDE(x) ? correction : 0;
+    if (dtype < 0) { dtype = x->dtype; }
+    tensor__result(o, dtype, x->dims, drop ? x->ndim - 1 : x->ndim);
+    return d;
+}
+
+// y, made of rows along dim d of an x of ndim dims, with that dim where it was; see tensor__rows_op.
+TENSOR__FN tensor_t *tensor__rows_back(tensor_t *y, int ndim, int d, int drop, int keepdim) {
+    if (y == TENSOR__POISON) { return y; }
+    if (!ndim) { return drop ? y : tensor_reshape_n(y, tensor__no_dims, 0); }
+    if (drop) { return keepdim ? tensor_unsqueeze(y, d) : y; }
+    return d == ndim - 1 ? y : tensor_contiguous(tensor_movedim(y, ndim - 1, d));
+}
+
+// Front of ROWS along dim. drop: the result has one element per row (keepdim: size 1). dtype: that of the
+// result, < 0: that of x, which is a float.
 TENSOR__FN tensor_t *tensor__rows_op(const tensor__row_t *row, tensor_t *x, int64_t dim, int drop,
                                      int keepdim, int dtype, int reverse, double correction) {
     tensor__mark_t mark = tensor__mark(tensor__self());
     TENSOR__BEGIN(o, row, x)
-    x = o.in[0];
-    if (dtype < 0 && !tensor__needs_float(o.row->name, x)) { return TENSOR__POISON; }
-    TENSOR__DIM(d, o.row->name, dim, x)
-    int last = x->ndim - 1, moved = x->ndim > 1 && d != last;
-    tensor_t *m = moved ? tensor_movedim(x, d, last) : x;
-    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    if (!(m->flags & TENSOR__CONTIGUOUS)) { m = tensor_contiguous(m); }
-    if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    if (!m->ndim) {
-        int64_t one = 1;
-        m = tensor_reshape_n(m, &one, 1);
-        if (m == TENSOR__POISON) { TENSOR__RETURN(mark, m); }
-    }
-    o.args[0] = m;
-    o.p = &o.params;
-    o.params.rows.reverse = reverse;
-
-    // Of no elements the divisor is 0 at most: their variance is NaN.
-    o.params.rows.correction = m->dims[m->ndim - 1] ? correction : 0;
-    if (dtype < 0) { dtype = m->dtype; }
-    tensor__result(&o, dtype, m->dims, drop ? m->ndim - 1 : m->ndim);
+    int ndim = o.in[0]->ndim, d = tensor__infer_rows(&o, dim, drop, dtype, reverse, correction);
+    if (d < 0) { return tensor__abandon(&o); }
     tensor_t *y = tensor__finish(&o);
-    if (y == TENSOR__POISON || !x->ndim) {
-        TENSOR__RETURN(mark, y == TENSOR__POISON || drop ? y : tensor_reshape_n(y, tensor__no_dims, 0));
-    }
-    if (!drop) { TENSOR__RETURN(mark, moved ? tensor_contiguous(tensor_movedim(y, last, d)) : y); }
-    TENSOR__RETURN(mark, keepdim ? tensor_unsqueeze(y, d) : y);
+    TENSOR__RETURN(mark, tensor__rows_back(y, ndim, d, drop, keepdim));
 }
 
 // The product of the others of a row, for each element of x [rows, n].
@@ -21940,7 +22522,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     int (*direct)(tensor__op_t *o)) {
+                                     void (*small_fn)(const tensor__op_t *o, const float *const *in,
+                                                      void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -21949,7 +22532,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    o.direct = direct;
+    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small_fn = small_fn; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
@@ -21961,29 +22544,23 @@ TENSOR__FRONT(argmax_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, keepdim))
 TENSOR__FRONT(argmin_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, keepdim))
-// Whether input 0, contiguous, is f32 on the host, and no recorder is set.
-TENSOR__INLINE int tensor__arg_small(const tensor__op_t *o) {
-    return o->th->ctx->plain && !o->th->recorder && TENSOR__HOST_F32(o->in[0]);
-}
-
 #define TENSOR__X(ID, name, leaf)                                                                            \
-    TENSOR__FN int tensor__##name##_direct(tensor__op_t *o) {                                                \
-        if (!tensor__arg_small(o)) { return 0; }                                                             \
+    TENSOR__FN void tensor__##name##_small(const tensor__op_t *o, const float *const *in,                    \
+                                            void *const *out) {                                              \
         const tensor__isa_t *isa = o->th->ctx->plain;                                                        \
-        const float *x = tensor__floats_of(o->in[0]);                                                        \
+        const float *x = in[0];                                                                              \
         int64_t n = o->in[0]->numel;                                                                         \
-        int64_t at = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                               \
-        *(int64_t *)tensor__ptr(o->out[0]) = at;                                                             \
-        return 1;                                                                                            \
+        *(int64_t *)out[0] = TENSOR__DO(isa, find)(x, n, TENSOR__DO(isa, leaf)(x, n));                       \
     }                                                                                                        \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x) {                                                      \
-        return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_direct);                              \
+        return tensor__arg_all(tensor__row_##ID(), x, tensor__##name##_small);                               \
     }
 TENSOR__X(ARGMAX, argmax, leaf_max) TENSOR__X(ARGMIN, argmin, leaf_min)
 #undef TENSOR__X
 
-TENSOR__MADE(var, (tensor_t *x, double correction), (tensor_var_dim)(tensor__one_row(x), 0, correction, 0))
-TENSOR__MADE(norm, (tensor_t *x), (tensor_norm_dim)(tensor__one_row(x), 0, 0))
+TENSOR__COMPOSED(var, (tensor_t *x, double correction),
+    (tensor_var_dim)(tensor__one_row(x), 0, correction, 0))
+TENSOR__COMPOSED(norm, (tensor_t *x), (tensor_norm_dim)(tensor__one_row(x), 0, 0))
 
 TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correction, int keepdim) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -21993,7 +22570,8 @@ TENSOR_API tensor_t *(tensor_std_dim)(tensor_t *x, int64_t dim, double correctio
     TENSOR__RETURN(mark, tensor_masked_fill(tensor_sqrt(tensor_masked_fill(v, zero, 1)), zero, 0));
 }
 
-TENSOR__MADE(std, (tensor_t *x, double correction), (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
+TENSOR__COMPOSED(std, (tensor_t *x, double correction),
+    (tensor_std_dim)(tensor__one_row(x), 0, correction, 0))
 
 // The elements of x at the indices `at` along dim, and these indices; drop: dim, of size 1, is removed. The
 // value is gathered, so its gradient goes to the chosen places alone.
@@ -22014,14 +22592,14 @@ TENSOR__FN tensor_pair_t tensor__chosen(tensor_t *x, int64_t dim, tensor_t *at, 
     return p;
 }
 
-#define TENSOR__MADE_PAIR(name, params, ...)                                                                 \
+#define TENSOR__COMPOSED_PAIR(name, params, ...)                                                             \
     TENSOR_API tensor_pair_t (tensor_##name) params {                                                        \
         tensor__mark_t mark = tensor__mark(tensor__self());                                                  \
         TENSOR__RETURN_PAIR(mark, (__VA_ARGS__));                                                            \
     }
-TENSOR__MADE_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
+TENSOR__COMPOSED_PAIR(max_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMAX), x, dim, 1), !keepdim))
-TENSOR__MADE_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
+TENSOR__COMPOSED_PAIR(min_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__arg_op(TENSOR__ROW(ARGMIN), x, dim, 1), !keepdim))
 
 TENSOR__FN tensor_t *tensor__rows_backward(const tensor__row_t *row, tensor_t *g, tensor_t *y) {
@@ -22192,7 +22770,7 @@ TENSOR_API tensor_t *(tensor_norm_p_dims)(tensor_t *x, double p, const int64_t *
     TENSOR__RETURN_AS(mark, modes, tensor__norm_p(x, p, dims, n, keepdim));
 }
 
-TENSOR__MADE(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
+TENSOR__COMPOSED(norm_p, (tensor_t *x, double p), (tensor_norm_p_dims)(x, p, NULL, 0, 0))
 
 TENSOR__FN tensor_t *tensor__vector_norm_of(const char *op, tensor_t *x, double ord, const int64_t *dims,
                                             int n, int keepdim) {
@@ -22238,9 +22816,9 @@ TENSOR__FRONT(linalg_vector_norm, (tensor_t *x, double ord, const int64_t *dims,
     tensor__named(tensor__self(), tensor__vector_norm("linalg_vector_norm", x, ord, dims, n, keepdim),
                   __func__))
 
-TENSOR__MADE(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
+TENSOR__COMPOSED(count_nonzero_dims, (tensor_t *x, const int64_t *dims, int n),
     tensor_sum_dims(tensor_ne_scalar(x, 0), dims, n, 0))
-TENSOR__MADE(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
+TENSOR__COMPOSED(count_nonzero, (tensor_t *x), tensor_sum(tensor_ne_scalar(x, 0)))
 
 TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -22249,7 +22827,7 @@ TENSOR_API tensor_t *(tensor_nansum_dims)(tensor_t *x, const int64_t *dims, int 
     TENSOR__RETURN_AS(mark, modes, tensor_sum_dims(x, dims, n, keepdim));
 }
 
-TENSOR__MADE(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
+TENSOR__COMPOSED(nansum, (tensor_t *x), (tensor_nansum_dims)(x, NULL, 0, 0))
 
 TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int n, int keepdim) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -22258,7 +22836,7 @@ TENSOR_API tensor_t *(tensor_nanmean_dims)(tensor_t *x, const int64_t *dims, int
     TENSOR__RETURN(mark, tensor_div((tensor_nansum_dims)(x, dims, n, keepdim), count));
 }
 
-TENSOR__MADE(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
+TENSOR__COMPOSED(nanmean, (tensor_t *x), (tensor_nanmean_dims)(x, NULL, 0, 0))
 #define TENSOR__RETURN_TWO(mark, first, second, to)                                                          \
     tensor_t *list[2] = {first, second};                                                                     \
     tensor__tidy_n(mark, list, 2, __func__);                                                                 \
@@ -22382,9 +22960,9 @@ TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int
     return tensor_mul_scalar(tensor_mul(y, one ? tensor_reshape_n(x, to, y->ndim) : x), 0.5);
 }
 
-TENSOR__MADE(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+TENSOR__COMPOSED(trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_sum_dim(tensor__trapezoids(y, x, dx, dim), dim, 0))
-TENSOR__MADE(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
+TENSOR__COMPOSED(cumulative_trapezoid, (tensor_t *y, tensor_t *x, double dx, int64_t dim),
     tensor_cumsum(tensor__trapezoids(y, x, dx, dim), dim))
 
 // The slope at an end of the line through three samples: `at` is the interval at the end, `next` the one
@@ -22676,9 +23254,7 @@ TENSOR__FN int tensor__infer_matmul(tensor__op_t *o) {
 }
 
 TENSOR_API tensor_t *(tensor_matmul)(tensor_t *a, tensor_t *b) {
-    tensor__op_t o;
-    tensor_t *const in[2] = {a, b};
-    if (!tensor__begin(&o, TENSOR__ROW(MATMUL), in, 2)) { return TENSOR__POISON; }
+    TENSOR__BEGIN(o, TENSOR__ROW(MATMUL), a, b)
     tensor_t *y = tensor__small_product(&o, 0, 1, NULL);
     if (y) { return y; }
     if (!tensor__begin_rest(&o)) { return TENSOR__POISON; }
@@ -23394,8 +23970,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
-// factorisation is a row of tasks, one for each column or row; where the call is done in slices and the
-// matrix is large, such a task is cut further, and the items come one after the other.
+// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time
+// slices and the matrix is large, a round is a task for each column or row, or several, and the items come
+// one after the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -23444,15 +24021,8 @@ TENSOR__FN void tensor__la_swap(double *x, double *y, int64_t n) {
     }
 }
 
-TENSOR__FN void tensor__la_identity(double *x, int64_t m, int64_t n) {
-    memset(x, 0, (size_t)(m * n) * sizeof *x);
-    for (int64_t i = 0; i < m && i < n; i++) { x[i * n + i] = 1; }
-}
-
-// The power of two that brings the largest element to about 1; 0 if x is 0, NaN if an element is not finite.
-TENSOR__FN double tensor__la_scale(const double *x, int64_t n) {
-    double big = 0;
-    for (int64_t i = 0; i < n; i++) { big = tensor__max_f64(big, fabs(x[i])); }
+// The power of two that brings the largest magnitude to about 1; 0 if that is 0, NaN if it is not finite.
+TENSOR__FN double tensor__la_scale(double big) {
     if (!(big <= 1.7976931348623157e308)) { return (double)NAN; }
     if (big == 0) { return 0; }
     int e;
@@ -23489,37 +24059,9 @@ TENSOR__FN void tensor__la_reflect(const double *v, int64_t stride, int64_t m, d
     }
 }
 
-// Householder tridiagonalisation of the symmetric a, which is used up: d the diagonal, e beside it, the basis
-// in the rows of z. tau, w: n doubles each; z is the identity.
-TENSOR__FN void tensor__la_tridiagonal(double *a, int64_t n, double *d, double *e, double *z, double *tau,
-                                       double *w) {
-    for (int64_t k = 0; k + 2 < n; k++) {
-        double *v = a + k * n + k + 1, *rest = v + n;
-        int64_t l = n - k - 1;
-        tau[k] = tensor__la_house(v, 1, l);
-        e[k] = v[0];
-        v[0] = 1;
-        if (tau[k] == 0) { continue; }
-        memset(w, 0, (size_t)l * sizeof *w);    // rest -= v uT + u vT, u = tau (rest v) - (tau/2)(..) v
-        for (int64_t i = 0; i < l; i++) { tensor__la_axpy(w, tau[k] * v[i], rest + i * n, l); }
-        tensor__la_axpy(w, -0.5 * tau[k] * tensor__la_dot(w, v, l), v, l);
-        for (int64_t i = 0; i < l; i++) {
-            tensor__la_axpy(rest + i * n, -v[i], w, l);
-            tensor__la_axpy(rest + i * n, -w[i], v, l);
-        }
-    }
-    for (int64_t i = 0; i < n; i++) { d[i] = a[i * n + i]; }
-    if (n > 1) { e[n - 2] = a[(n - 2) * n + n - 1]; }
-    for (int64_t k = n - 3; k >= 0; k--) {
-        tensor__la_reflect(a + k * n + k + 1, 1, n - k - 1, tau[k], z + (k + 1) * n + k + 1, n, n - k - 1, w);
-    }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < i; j++) { tensor__la_swap(z + i * n + j, z + j * n + i, 1); }
-    }
-}
-
-// One implicit QR step with Wilkinson's shift on rows lo..hi of the tridiagonal matrix d, e.
-TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *z, int64_t n, int64_t lo, int64_t hi) {
+// One implicit QR step with Wilkinson's shift on rows lo..hi of the tridiagonal matrix d, e. The cosine and
+// the sine of the rotation of rows k and k + 1 become cs[2 k] and cs[2 k + 1].
+TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *cs, int64_t lo, int64_t hi) {
     double h = (d[hi - 1] - d[hi]) / 2, b = e[hi - 1], r = hypot(h, b);
     double x = d[lo] - (d[hi] - b * (b / (h >= 0 ? h + r : h - r))), y = e[lo];
     for (int64_t k = lo; k < hi; k++) {
@@ -23538,105 +24080,13 @@ TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *z, int64_t n, i
             y = s * e[k + 1];
             e[k + 1] *= c;
         }
-        tensor__la_rotate(z + k * n, z + (k + 1) * n, c, s, n);
+        cs[2 * k] = c;
+        cs[2 * k + 1] = s;
     }
 }
 
-// Swaps rows of z, n long, so that the values d are ascending.
-TENSOR__FN void tensor__la_ascending(double *d, double *z, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        int64_t least = i;
-        for (int64_t j = i + 1; j < n; j++) {
-            if (d[j] < d[least]) { least = j; }
-        }
-        if (least == i) { continue; }
-        double t = d[i];
-        d[i] = d[least];
-        d[least] = t;
-        tensor__la_swap(z + i * n, z + least * n, n);
-    }
-}
-
-// Eigenvalues d, ascending, eigenvectors in the rows of z; a is used up, w: 3 n doubles. Householder
-// tridiagonalisation, implicit QR steps with Wilkinson's shift (Golub & Van Loan 8.3). 0 = no convergence.
-TENSOR__FN int tensor__la_eigh(double *a, int64_t n, double *d, double *z, double *w) {
-    double scale = tensor__la_scale(a, n * n), *e = w + n, *tau = w + 2 * n;
-    tensor__la_identity(z, n, n);
-    for (int64_t i = 0; i < n; i++) { d[i] = 0; }
-    if (scale == 0) { return 1; }
-    for (int64_t i = 0; i < n * n; i++) { a[i] *= scale; }
-    tensor__la_tridiagonal(a, n, d, e, z, tau, w);
-
-    int64_t hi = n - 1, rounds = 0;
-    while (hi > 0) {
-        int64_t lo = hi;
-        while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
-            lo--;
-        }
-        if (lo == hi) {
-            hi--;
-            continue;
-        }
-        if (++rounds > 60 * n) { return 0; }
-        tensor__la_qr_step(d, e, z, n, lo, hi);
-    }
-    tensor__la_ascending(d, z, n);
-    for (int64_t i = 0; i < n; i++) { d[i] /= scale; }
-    return 1;
-}
-
-// Rotates each two rows of u, m long, that are not orthogonal, and those of v with them. s: the squares of
-// u's rows; *most: the largest so far. -> whether any were rotated
-TENSOR__FN int tensor__la_jacobi_sweep(double *u, int64_t m, int64_t n, double *s, double *v, double *most) {
-    int rotated = 0;
-    for (int64_t i = 0; i < n; i++) {
-        s[i] = tensor__la_dot(u + i * m, u + i * m, m);
-        if (s[i] > *most) { *most = s[i]; }
-    }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = i + 1; j < n; j++) {
-            double cross = tensor__la_dot(u + i * m, u + j * m, m), tiny = 1e-36 * *most;
-            if (!(s[i] > tiny && s[j] > tiny)) { continue; }
-            if (fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) { continue; }
-            double zeta = (s[j] - s[i]) / (2 * cross);
-            double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
-            tensor__la_rotate(u + i * m, u + j * m, c, -t * c, m);
-            tensor__la_rotate(v + i * n, v + j * n, c, -t * c, n);
-            s[i] -= t * cross;
-            s[j] += t * cross;
-            rotated = 1;
-        }
-    }
-    return rotated;
-}
-
-// The norms s of u's rows, descending, with the rows of u and v in their order; u's rows are divided by them.
-// -> how many are not nearly 0: most is the square of the largest
-TENSOR__FN int64_t tensor__la_normalize(double *u, int64_t m, int64_t n, double *s, double *v, double most) {
-    int64_t have = 0;
-    for (int64_t i = 0; i < n; i++) { s[i] = sqrt(tensor__la_dot(u + i * m, u + i * m, m)); }
-    for (int64_t i = 0; i < n; i++) {
-        int64_t best = i;
-        for (int64_t j = i; j < n; j++) {
-            if (s[j] > s[best]) { best = j; }
-        }
-        if (best != i) {
-            double t = s[i];
-            s[i] = s[best];
-            s[best] = t;
-            tensor__la_swap(u + i * m, u + best * m, m);
-            tensor__la_swap(v + i * n, v + best * n, n);
-        }
-        if (s[i] <= 1e-18 * sqrt(most)) { continue; }
-        for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
-        have++;
-    }
-    return have;
-}
-
-// One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
-// orthogonal to all of them twice.
-TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
+// The unit vector that the first `have` rows of u cover least, as row `have`.
+TENSOR__FN void tensor__la_least_covered(double *u, int64_t m, int64_t have) {
     double *x = u + have * m, least = 2;
     int64_t best = 0;
     for (int64_t j = 0; j < m; j++) {
@@ -23649,43 +24099,18 @@ TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
     }
     memset(x, 0, (size_t)m * sizeof *x);
     x[best] = 1;
-    for (int64_t i = 0; i < 2 * have; i++) {
-        const double *y = u + i % have * m;
-        tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
-    }
-    double norm = sqrt(tensor__la_dot(x, x, m));
-    for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
-// Singular values s, descending, of the matrix whose n columns are the rows of a (length m >= n): left
-// vectors in the rows of u (`rows` of them, n or m), right ones in the rows of v. g: n n, w: 3 n doubles.
-// One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the eigenvectors of aT a, which leaves
-// it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal. Appl. 29, 2008).
-TENSOR__FN int tensor__la_svd(double *a, int64_t m, int64_t n, double *u, int64_t rows, double *s, double *v,
-                              double *g, double *w) {
-    double scale = tensor__la_scale(a, m * n), most = 0;
-    for (int64_t i = 0; i < m * n; i++) { a[i] *= scale; }
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j <= i; j++) {
-            g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
-        }
-    }
-    if (!tensor__la_eigh(g, n, s, v, w)) { return 0; }
-    for (int64_t i = 0; i < n / 2; i++) { tensor__la_swap(v + i * n, v + (n - 1 - i) * n, n); }
-    memset(u, 0, (size_t)(rows * m) * sizeof *u);
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n; j++) { tensor__la_axpy(u + i * m, v[i * n + j], a + j * m, m); }
-    }
-
-    int sweeps = 0;
-    while (tensor__la_jacobi_sweep(u, m, n, s, v, &most)) {
-        if (++sweeps == 60) { return 0; }
-    }
-    int64_t have = tensor__la_normalize(u, m, n, s, v, most);
-    for (int64_t i = 0; i < n && scale != 0; i++) { s[i] /= scale; }
-    for (; have < rows; have++) { tensor__la_next_row(u, m, have); }
-    return 1;
-}
+// How far the eigenvalues and singular values of a matrix are; it lies behind the vectors in w.
+typedef struct tensor__la_state_t {
+    double big, scale, whole;   // the largest magnitude, 1 / it about; whole: scale of x, of which g is made
+    double most;                // the square of the largest norm so far
+    int64_t lo, hi, rounds;     // rows of the QR step, how many there were; sweeps
+    int64_t column;             // of the vectors, that the step rotates next
+    int64_t row, i, j;          // whose norm, and which pair, comes next in a sweep
+    int64_t have;               // singular values that are not nearly 0
+    int rotated, over;
+} tensor__la_state_t;
 
 // The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
 // in b, and small vectors in w. *info becomes 1 + the row that failed.
@@ -23696,25 +24121,34 @@ typedef struct tensor__la_item_t {
     double *w, *a, *b;
     int64_t *swaps;                     // in place of w
     int64_t *info;
-    int64_t count, cuts;                // of the tasks that run: rows or columns of a step, tasks for them
+    int64_t steps, count, cuts;         // that run: steps, rows or columns of one, tasks for these
     const tensor_arg_t *operand;        // of those that copy: rows x cols numbers in `matrix`
     double *matrix;
     int64_t rows, cols;
     int upper, flag;                    // of those that solve, or copy: the unit triangle, transposed
+    double *g, *d, *z, *e;              // a symmetric matrix k x k, eigenvalues, vectors in rows, 5 k numbers
+    double *u, *v;                      // left and right singular vectors in rows
+    int64_t left, high;                 // how many rows u has, and how long they are
+    tensor__la_state_t *state;
 } tensor__la_item_t;
 
 enum {
-    TENSOR__LA_PART = 1 << 15,          // multiply-adds of a task of a call that is done in slices, about
-    TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix that is done in slices
+    TENSOR__LA_PART = 1 << 15,          // multiply-adds of a task in a time slice, about
+    TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
 };
 
-// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds.
+// What a task does: some steps, and some rows or columns of each, those from first to end.
+typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
+
+// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
+// done in one go has one task, so that a small matrix is done by plain loops.
 TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
                                tensor__task_fn fn) {
+    q->steps = steps;
     q->count = n;
-    q->cuts = 1;
-    if (!q->c->thread->slice) {
-        for (int64_t i = 0; i < steps; i++) { fn(q, i, 0); }
+    q->cuts = 0;
+    if (!q->c->thread->time_slice) {
+        fn(q, 0, 0);
         return;
     }
     q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
@@ -23722,15 +24156,15 @@ TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, i
     tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
 }
 
-// The rows or columns of a task, [0] to [1]. -> its step
-TENSOR__INLINE int64_t tensor__la_part(const tensor__la_item_t *q, int64_t task, int64_t part[2]) {
-    part[0] = 0;
-    part[1] = q->count;
-    if (q->cuts == 1) { return task; }          // divisions take longer than a row of a small matrix
+TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
+    tensor__la_part_t p = {0, q->steps, 0, q->count};
+    if (q->cuts == 0) { return p; }
     int64_t at = task % q->cuts;
-    part[0] = q->count * at / q->cuts;
-    part[1] = q->count * (at + 1) / q->cuts;
-    return task / q->cuts;
+    p.step = task / q->cuts;
+    p.steps = p.step + 1;
+    p.first = q->count * at / q->cuts;
+    p.end = q->count * (at + 1) / q->cuts;
+    return p;
 }
 
 TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
@@ -23738,9 +24172,9 @@ TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t p = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = p.first; i < p.end; i++) {
         tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
                          x->dims[c]);
     }
@@ -23762,9 +24196,9 @@ TENSOR__FN void tensor__la_store_task(void *arg, int64_t task, int worker) {
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t p = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = p.first; i < p.end; i++) {
         tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
     }
 }
@@ -23783,21 +24217,24 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
 TENSOR__FN void tensor__la_lu_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n, *swaps = q->swaps;
     double *a = q->a;
     (void)worker;
-    if (part[0] == 0) {
-        int64_t p = j;
-        for (int64_t i = j + 1; i < m; i++) {
-            if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+    for (int64_t j = part.step; j < part.steps; j++) {
+        if (part.first == 0) {
+            int64_t p = j;
+            for (int64_t i = j + 1; i < m; i++) {
+                if (fabs(a[i * n + j]) > fabs(a[p * n + j])) { p = i; }
+            }
+            swaps[j] = p;
+            if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
         }
-        q->swaps[j] = p;
-        if (p != j) { tensor__la_swap(a + p * n, a + j * n, n); }
-    }
-    if (a[j * n + j] == 0) { return; }
-    for (int64_t i = part[0] > j ? part[0] : j + 1; i < part[1]; i++) {
-        double f = a[i * n + j] /= a[j * n + j];
-        tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+        if (a[j * n + j] == 0) { continue; }
+        for (int64_t i = part.first > j ? part.first : j + 1; i < part.end; i++) {
+            double f = a[i * n + j] /= a[j * n + j];
+            tensor__la_axpy(a + i * n + j + 1, -f, a + j * n + j + 1, n - j - 1);
+        }
     }
 }
 
@@ -23805,24 +24242,28 @@ TENSOR__FN void tensor__la_lu(tensor__la_item_t *q) {
     tensor__la_run(q, q->k, q->m, q->n, tensor__la_lu_task);
 }
 
-// A row of b = a^-1 b for one triangle of a, for some columns of b.
+// Rows of b = a^-1 b for one triangle of a, for some columns of b.
 TENSOR__FN void tensor__la_triangular_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, r = q->count, part[2], k = tensor__la_part(q, task, part);
-    int64_t i = k, first = 0, end = k;          // the row, and those that are solved
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n, r = q->count, cols = part.end - part.first;
+    int upper = q->upper, unit = q->flag;
     const double *a = q->a;
-    double *b = q->b + part[0];
+    double *b = q->b + part.first;
     (void)worker;
     if (*q->info) { return; }
-    if (q->upper) {
-        i = n - 1 - k;
-        first = i + 1;
-        end = n;
+    for (int64_t k = part.step; k < part.steps; k++) {
+        int64_t i = k, first = 0, end = k;      // the row, and those that are solved
+        if (upper) {
+            i = n - 1 - k;
+            first = i + 1;
+            end = n;
+        }
+        for (int64_t j = first; j < end; j++) {
+            tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, cols);
+        }
+        for (int64_t j = 0; j < cols && !unit; j++) { b[i * r + j] /= a[i * n + i]; }
     }
-    for (int64_t j = first; j < end; j++) {
-        tensor__la_axpy(b + i * r, -a[i * n + j], b + j * r, part[1] - part[0]);
-    }
-    for (int64_t j = 0; j < part[1] - part[0] && !q->flag; j++) { b[i * r + j] /= a[i * n + i]; }
 }
 
 // b = a^-1 b, r columns of b.
@@ -23833,7 +24274,9 @@ TENSOR__FN void tensor__la_triangular(tensor__la_item_t *q, int64_t r, int upper
 }
 
 // Row swaps, counted from 1, as one order of all rows.
-TENSOR__FN void tensor__la_swaps(const tensor__la_item_t *q) {
+TENSOR__FN void tensor__la_swaps(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    (void)task, (void)worker;
     int64_t m = q->m, n = q->n, *swaps = q->swaps, *order = swaps + n;
     tensor__load_i64(swaps, (const char *)q->x->data + q->item * n * 4, q->x->dtype, 1, n);
     for (int64_t i = 0; i < m; i++) { order[i] = i; }
@@ -23852,20 +24295,22 @@ TENSOR__FN void tensor__la_swaps(const tensor__la_item_t *q) {
 // By rows (Golub & Van Loan 4.2).
 TENSOR__FN void tensor__la_cholesky_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, part[2], i = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n;
     double *a = q->a;
     (void)worker;
-    for (int64_t j = part[0]; j < part[1] && !*q->info; j++) {
-        if (j > i) {
-            a[i * n + j] = 0;
-            continue;
-        }
-        double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
-        if (i == j && !(s > 0)) {
-            *q->info = i + 1;
-        } else {
+    if (*q->info) { return; }
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t j = part.first;
+        for (; j < part.end && j <= i; j++) {
+            double s = a[i * n + j] - tensor__la_dot(a + i * n, a + j * n, j);
+            if (i == j && !(s > 0)) {
+                *q->info = i + 1;
+                return;
+            }
             a[i * n + j] = i == j ? sqrt(s) : s / a[j * n + j];
         }
+        for (; j < part.end; j++) { a[i * n + j] = 0; }
     }
 }
 
@@ -23915,17 +24360,21 @@ TENSOR__FN void tensor__la_lu_end(void *arg, int64_t task, int worker) {
     tensor__store_i64((char *)q->y[1].data + q->item * k * 4, q->y[1].dtype, 1, q->swaps, k);
 }
 
-// Swaps row `task` of b as its pivot was, which is not 0.
+// Swaps rows of b as their pivots were, of which none is 0.
 TENSOR__FN void tensor__la_pivot_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t r = q->count, part[2], i = tensor__la_part(q, task, part);
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n, r = q->count;
+    const int64_t *swaps = q->swaps;
+    double *b = q->b + part.first;
     (void)worker;
     if (*q->info) { return; }
-    if (q->a[i * q->n + i] == 0) {
-        *q->info = i + 1;
-    } else if (q->swaps[i] != i) {
-        double *b = q->b + part[0];
-        tensor__la_swap(b + i * r, b + q->swaps[i] * r, part[1] - part[0]);
+    for (int64_t i = part.step; i < part.steps; i++) {
+        if (q->a[i * n + i] == 0) {
+            *q->info = i + 1;
+            return;
+        }
+        if (swaps[i] != i) { tensor__la_swap(b + i * r, b + swaps[i] * r, part.end - part.first); }
     }
 }
 
@@ -23947,34 +24396,42 @@ TENSOR__FN void tensor__la_solve(tensor__la_item_t *q) {
 // Golub & Van Loan 5.2: a column becomes a reflection, which the columns behind it go through.
 TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, part[2], j = tensor__la_part(q, task, part);
-    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
-    int64_t first = part[0] > j ? part[0] : j + 1;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n;
+    double *tau = q->w, *v = q->w + q->k;
     (void)worker;
-    if (part[0] == 0) { tau[j] = tensor__la_house(x, n, m - j); }
-    if (first < part[1]) {
-        tensor__la_reflect(x, n, m - j, tau[j], x + first - j, n, part[1] - first, v);
+    for (int64_t j = part.step; j < part.steps; j++) {
+        double *x = q->a + j * n + j;
+        int64_t first = part.first > j ? part.first : j + 1;
+        if (part.first == 0) { tau[j] = tensor__la_house(x, n, m - j); }
+        if (first < part.end) {
+            tensor__la_reflect(x, n, m - j, tau[j], x + first - j, n, part.end - first, v);
+        }
     }
 }
 
 // The columns of the basis from the identity, by the reflections from the last to the first.
 TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t m = q->m, n = q->n, cols = q->count, part[2], j = q->k - 1 - tensor__la_part(q, task, part);
-    double *x = q->a + j * n + j, *tau = q->w, *v = q->w + q->k;
-    int64_t first = part[0] > j ? part[0] : j;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->m, n = q->n, cols = q->count;
+    double *tau = q->w, *v = q->w + q->k;
     (void)worker;
-    if (first < part[1]) {
-        tensor__la_reflect(x, n, m - j, tau[j], q->b + j * cols + first, cols, part[1] - first, v);
+    for (int64_t j = q->k - 1 - part.step; j >= q->k - part.steps; j--) {
+        int64_t first = part.first > j ? part.first : j;
+        if (first < part.end) {
+            tensor__la_reflect(q->a + j * n + j, n, m - j, tau[j], q->b + j * cols + first, cols,
+                               part.end - first, v);
+        }
     }
 }
 
 // Some rows of the identity, for the basis.
 TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t part = tensor__la_part(q, task);
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         memset(q->b + i * q->cols, 0, (size_t)q->cols * sizeof *q->b);
         if (i < q->cols) { q->b[i * q->cols + i] = 1; }
     }
@@ -23983,9 +24440,10 @@ TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
 // The reflections leave some rows of a.
 TENSOR__FN void tensor__la_upper_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    int64_t n = q->n, part[2];
-    (void)tensor__la_part(q, task, part), (void)worker;
-    for (int64_t i = part[0]; i < part[1]; i++) {
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->n;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i && j < n; j++) { q->a[i * n + j] = 0; }
     }
 }
@@ -24006,11 +24464,54 @@ TENSOR__FN void tensor__la_qr(tensor__la_item_t *q) {
     tensor__la_store(q, q->y + 1, q->a, cols, n, 0);
 }
 
-// For a symmetric matrix; only one triangle is read.
-TENSOR__FN int64_t tensor__la_eigen(tensor__la_item_t *q) {
+// Runs tasks until one says that it was the last.
+TENSOR__FN void tensor__la_until(tensor__la_item_t *q, tensor__task_fn fn) {
+    q->cuts = q->c->thread->time_slice != NULL;
+    tensor__until(q->c->thread, &q->state->over, fn, q);
+}
+
+TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    double big = part.first == 0 ? 0 : q->state->big;
+    (void)worker;
+    for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) {
+        big = tensor__max_f64(big, fabs(q->matrix[i]));
+    }
+    q->state->big = big;
+}
+
+// Brings the largest element to about 1.
+TENSOR__FN void tensor__la_scale_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    double scale = tensor__la_scale(q->state->big);
+    (void)worker;
+    if (tensor__isnan_f64(scale)) {
+        *q->info = 1;
+        return;
+    }
+    q->state->scale = scale;
+    for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) { q->matrix[i] *= scale; }
+}
+
+// 0 = x has inf or NaN, noted
+TENSOR__FN int tensor__la_scaled(tensor__la_item_t *q, double *x, int64_t rows, int64_t cols) {
+    q->matrix = x;
+    q->cols = cols;
+    tensor__la_run(q, 1, rows, cols, tensor__la_largest_task);
+    tensor__la_run(q, 1, rows, cols, tensor__la_scale_task);
+    return *q->info == 0;
+}
+
+// The other triangle of a symmetric matrix, of which only one is read.
+TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
     int64_t n = q->n;
-    double *a = q->a, *b = q->b, *w = q->w;
-    for (int64_t i = 0; i < n; i++) {
+    double *a = q->a;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) {
             if (q->c->p->linalg.upper) {
                 a[i * n + j] = a[j * n + i];
@@ -24019,42 +24520,365 @@ TENSOR__FN int64_t tensor__la_eigen(tensor__la_item_t *q) {
             }
         }
     }
-    if (tensor__isnan_f64(tensor__la_scale(a, n * n))) { return 1; }
-    if (!tensor__la_eigh(a, n, w, b, w + n)) { return 2; }
-    tensor__la_store(q, q->y, w, 1, n, 0);
-    tensor__la_store(q, q->y + 1, b, n, n, 1);
-    return 0;
 }
 
-// a has the longer side of x in its rows: it is transposed unless x is wide.
-TENSOR__FN int64_t tensor__la_singular(tensor__la_item_t *q) {
-    int wide = q->m < q->n;
-    int64_t m = q->m, n = q->n, k = q->k, big = wide ? n : m;
-    const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
-    int64_t rows = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
-    double *a = q->a, *b = q->b, *w = q->w, *v = b + rows * big;
-    if (tensor__isnan_f64(tensor__la_scale(a, m * n))) { return 1; }
-    if (!tensor__la_svd(a, big, k, b, rows, w, v, v + k * k, w + k)) { return 2; }
+// Householder tridiagonalisation of g, two steps for each column k: w = tau (rest v), then with
+// u = w - (tau / 2)(w v) v, rest -= v uT + u vT. Some columns of w, then some rows of rest.
+TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *w = q->e, *e = w + n, *tau = w + 2 * n;
+    (void)worker;
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t k = step / 2, l = n - k - 1, first = part.first, end = tensor__least(part.end, l);
+        double *v = q->g + k * n + k + 1, *rest = v + n;
+        if (first == 0 && step % 2 == 0) {
+            tau[k] = tensor__la_house(v, 1, l);
+            e[k] = v[0];
+            v[0] = 1;
+        }
+        if (tau[k] == 0) { continue; }
+        if (step % 2 == 0) {
+            for (int64_t j = first; j < end; j++) { w[j] = 0; }
+            for (int64_t i = 0; i < l && first < end; i++) {
+                tensor__la_axpy(w + first, tau[k] * v[i], rest + i * n + first, end - first);
+            }
+            continue;
+        }
+        if (first == 0) { tensor__la_axpy(w, -0.5 * tau[k] * tensor__la_dot(w, v, l), v, l); }
+        for (int64_t i = first; i < end; i++) {
+            tensor__la_axpy(rest + i * n, -v[i], w, l);
+            tensor__la_axpy(rest + i * n, -w[i], v, l);
+        }
+    }
+}
 
-    tensor__la_store(q, y, w, 1, k, 0);
-    if (wide) {
-        tensor__la_store(q, y + 1, v, k, k, 1);
-        tensor__la_store(q, y + 2, b, rows, big, 0);
-    } else {
-        tensor__la_store(q, y + 1, b, rows, big, 1);
-        tensor__la_store(q, y + 2, v, k, k, 0);
+TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        memset(q->z + i * n, 0, (size_t)n * sizeof *q->z);
+        q->z[i * n + i] = 1;
+    }
+}
+
+// The basis of the tridiagonal matrix, from the identity, in the columns of z.
+TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *w = q->e, *tau = w + 2 * n;
+    (void)worker;
+    for (int64_t k = n - 3 - part.step; k >= n - 2 - part.steps; k--) {
+        int64_t first = part.first > k ? part.first : k + 1;
+        if (first < part.end) {
+            tensor__la_reflect(q->g + k * n + k + 1, 1, n - k - 1, tau[k], q->z + (k + 1) * n + first, n,
+                               part.end - first, w);
+        }
+    }
+}
+
+// Brings the basis into the rows of z; what the QR steps begin with.
+TENSOR__FN void tensor__la_rows_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        for (int64_t j = 0; j < i; j++) { tensor__la_swap(q->z + i * n + j, q->z + j * n + i, 1); }
+        q->d[i] = q->g[i * n + i];
+    }
+    if (part.first > 0) { return; }
+    if (n > 1) { q->e[2 * n - 2] = q->g[(n - 2) * n + n - 1]; }
+    q->state->hi = n - 1;
+    q->state->rounds = q->state->column = 0;
+    q->state->over = 0;
+}
+
+// Finds the rows lo..hi of the next QR step, hi behind all that are done. 0 = there are none
+TENSOR__FN int tensor__la_undone(const double *d, const double *e, tensor__la_state_t *t) {
+    for (; t->hi > 0; t->hi--) {
+        int64_t lo = t->hi;
+        while (lo > 0 && fabs(e[lo - 1]) > 2.2204460492503131e-16 * (fabs(d[lo - 1]) + fabs(d[lo])) + 1e-40) {
+            lo--;
+        }
+        t->lo = lo;
+        if (lo < t->hi) { return 1; }
     }
     return 0;
 }
 
-// What is done in one go: how often it goes round depends on elements.
-TENSOR__FN void tensor__la_whole(void *arg, int64_t task, int worker) {
-    tensor__la_item_t *q = (tensor__la_item_t *)arg;
+// An implicit QR step with Wilkinson's shift (Golub & Van Loan 8.3), and its rotations of some columns.
+TENSOR__FN void tensor__la_qr_next(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k;
+    double *e = q->e + n, *cs = q->e + 3 * n;
     (void)task, (void)worker;
-    switch (q->c->row->id) {
-    case TENSOR_OP_LINALG_SWAPS: tensor__la_swaps(q); break;
-    case TENSOR_OP_LINALG_EIGH: *q->info = tensor__la_eigen(q); break;
-    default: *q->info = tensor__la_singular(q); break;
+    if (t->column == 0) {
+        t->over = !tensor__la_undone(q->d, e, t);
+        if (!t->over && ++t->rounds > 60 * n) {
+            *q->info = 2;
+            t->over = 1;
+        }
+        if (t->over) { return; }
+        tensor__la_qr_step(q->d, e, cs, t->lo, t->hi);
+    }
+    int64_t cols = n - t->column;
+    if (q->cuts) { cols = tensor__least(cols, 8 + TENSOR__LA_PART / (4 * (t->hi - t->lo))); }
+    double *z = q->z + t->column;
+    for (int64_t k = t->lo; k < t->hi; k++) {
+        tensor__la_rotate(z + k * n, z + (k + 1) * n, cs[2 * k], cs[2 * k + 1], cols);
+    }
+    t->column += cols;
+    if (t->column == n) { t->column = 0; }
+}
+
+// Swaps rows of z so that the values d are ascending, one after the other.
+TENSOR__FN void tensor__la_ascending_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k;
+    double *d = q->d, scale = q->state->scale;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t least = i;
+        for (int64_t j = i + 1; j < n; j++) {
+            if (d[j] < d[least]) { least = j; }
+        }
+        if (least != i) {
+            double t = d[i];
+            d[i] = d[least];
+            d[least] = t;
+            tensor__la_swap(q->z + i * n, q->z + least * n, n);
+        }
+        d[i] = scale == 0 ? 0 : d[i] / scale;
+    }
+}
+
+// Eigenvalues d, ascending, eigenvectors in the rows of z; g is used up. Householder tridiagonalisation,
+// implicit QR steps. 0 = not finite or no convergence, noted
+TENSOR__FN int tensor__la_eigh(tensor__la_item_t *q) {
+    int64_t n = q->k;
+    if (!tensor__la_scaled(q, q->g, n, n)) { return 0; }
+    tensor__la_run(q, 2 * (n - 2), n, 2 * n, tensor__la_tridiagonal_task);
+    tensor__la_run(q, 1, n, n, tensor__la_unit_task);
+    tensor__la_run(q, n - 2, n, 2 * n, tensor__la_vectors_task);
+    tensor__la_run(q, 1, n, 16 * n, tensor__la_rows_task);      // one element of a line of cache at a time
+    tensor__la_until(q, tensor__la_qr_next);
+    if (*q->info) { return 0; }
+    tensor__la_run(q, n, 1, 2 * n, tensor__la_ascending_task);
+    return 1;
+}
+
+TENSOR__FN void tensor__la_eigen(tensor__la_item_t *q) {
+    int64_t n = q->n;
+    q->g = q->a;
+    q->d = q->w;
+    q->z = q->b;
+    q->e = q->w + n;
+    tensor__la_run(q, 1, n, n, tensor__la_mirror_task);
+    if (!tensor__la_eigh(q)) { return; }
+    tensor__la_store(q, q->y, q->d, 1, n, 0);
+    tensor__la_store(q, q->y + 1, q->z, n, n, 1);
+}
+
+// Some of a row of g = a aT, and of the column that it equals.
+TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high;
+    const double *a = q->a;
+    double *g = q->g;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        for (int64_t j = part.first; j < part.end && j <= i; j++) {
+            g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
+        }
+    }
+    q->state->whole = q->state->scale;
+}
+
+// Brings the eigenvectors into the order of descending values; what the sweeps begin with.
+TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        tensor__la_swap(q->v + i * n, q->v + (n - 1 - i) * n, n);
+    }
+    if (part.first > 0) { return; }
+    t->most = 0;
+    t->rounds = t->row = t->i = t->have = 0;
+    t->j = 1;
+    t->rotated = t->over = 0;
+}
+
+// Some columns of u = v a; the rows of u that are not singular vectors yet are 0.
+TENSOR__FN void tensor__la_turned_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high, cols = part.end - part.first;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        double *u = q->u + i * m + part.first;
+        for (int64_t j = 0; j < cols; j++) { u[j] = 0; }
+        for (int64_t j = 0; j < n && i < n; j++) {
+            tensor__la_axpy(u, q->v[i * n + j], q->a + j * m + part.first, cols);
+        }
+    }
+}
+
+// Rotates rows i and j of u, unless they are orthogonal, and those of v with them. s: the squares of u's
+// rows. -> whether they were rotated
+TENSOR__FN int tensor__la_jacobi(const tensor__la_item_t *q, double *s, int64_t i, int64_t j) {
+    int64_t n = q->k, m = q->high;
+    double *ui = q->u + i * m, *uj = q->u + j * m;
+    double cross = tensor__la_dot(ui, uj, m), tiny = 1e-36 * q->state->most;
+    if (!(s[i] > tiny && s[j] > tiny)) { return 0; }
+    if (fabs(cross) <= 2.2204460492503131e-16 * sqrt((double)m * s[i] * s[j])) { return 0; }
+    double zeta = (s[j] - s[i]) / (2 * cross);
+    double t = (zeta >= 0 ? 1 : -1) / (fabs(zeta) + hypot(1, zeta)), c = 1 / hypot(1, t);
+    tensor__la_rotate(ui, uj, c, -t * c, m);
+    tensor__la_rotate(q->v + i * n, q->v + j * n, c, -t * c, n);
+    s[i] -= t * cross;
+    s[j] += t * cross;
+    return 1;
+}
+
+// A sweep of rotations, or some of them: the norms of all rows, then each two rows.
+TENSOR__FN void tensor__la_sweep_next(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_state_t *t = q->state;
+    int64_t n = q->k, m = q->high, left = q->cuts ? 1 + TENSOR__LA_PART / (8 * m + 1) : n * n + n;
+    double *s = q->d;
+    (void)task, (void)worker;
+    for (; t->row < n && left > 0; t->row++, left--) {
+        const double *u = q->u + t->row * m;
+        s[t->row] = tensor__la_dot(u, u, m);
+        if (s[t->row] > t->most) { t->most = s[t->row]; }
+    }
+
+    int64_t i = t->i, j = t->j;
+    for (; i < n; i++, j = i + 1) {
+        for (; j < n && left > 0; j++, left--) { t->rotated |= tensor__la_jacobi(q, s, i, j); }
+        if (j < n) { break; }
+    }
+    t->i = i;
+    t->j = j;
+    if (i < n) { return; }
+    t->over = !t->rotated;
+    if (t->rotated && ++t->rounds == 60) {
+        *q->info = 2;
+        t->over = 1;
+    }
+    t->row = t->i = 0;
+    t->j = 1;
+    t->rotated = 0;
+}
+
+TENSOR__FN void tensor__la_norms_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
+    (void)worker;
+    for (int64_t i = part.first; i < part.end; i++) {
+        q->d[i] = sqrt(tensor__la_dot(q->u + i * m, q->u + i * m, m));
+    }
+}
+
+// Brings the norms of u's rows into descending order, with the rows of u and v, and divides u's rows by them.
+TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t n = q->k, m = q->high;
+    double *u = q->u, *s = q->d, scale = q->state->whole;
+    (void)worker;
+    for (int64_t i = part.step; i < part.steps; i++) {
+        int64_t best = i;
+        for (int64_t j = i; j < n; j++) {
+            if (s[j] > s[best]) { best = j; }
+        }
+        if (best != i) {
+            double t = s[i];
+            s[i] = s[best];
+            s[best] = t;
+            tensor__la_swap(u + i * m, u + best * m, m);
+            tensor__la_swap(q->v + i * n, q->v + best * n, n);
+        }
+        if (s[i] > 1e-18 * sqrt(q->state->most)) {
+            for (int64_t j = 0; j < m; j++) { u[i * m + j] /= s[i]; }
+            q->state->have++;
+        }
+        if (scale != 0) { s[i] /= scale; }
+    }
+}
+
+// More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
+TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
+    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
+    (void)worker;
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t have = q->state->have + step, end = 2 * have;
+        double *x = q->u + have * m;
+        if (part.first == 0) { tensor__la_least_covered(q->u, m, have); }
+        for (int64_t i = part.first; i < part.end && i < end; i++) {
+            const double *y = q->u + i % have * m;
+            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+        }
+        if (part.end < q->count) { continue; }
+        double norm = sqrt(tensor__la_dot(x, x, m));
+        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
+    }
+}
+
+// Singular values d, descending, of the matrix whose k columns are the rows of a: left vectors in the rows of
+// u, right ones in those of v. One-sided Jacobi (Golub & Van Loan 8.6.3) after a change of basis to the
+// eigenvectors of aT a, which leaves it little to do (preconditioning: Drmac & Veselic, SIAM J. Matrix Anal.
+// Appl. 29, 2008). 0 = not finite or no convergence, noted
+TENSOR__FN int tensor__la_svd(tensor__la_item_t *q) {
+    int64_t n = q->k, m = q->high;
+    if (!tensor__la_scaled(q, q->a, n, m)) { return 0; }
+    tensor__la_run(q, n, n, m, tensor__la_gram_task);
+    if (!tensor__la_eigh(q)) { return 0; }
+    tensor__la_run(q, 1, n / 2, n, tensor__la_descending_task);
+    tensor__la_run(q, q->left, m, n, tensor__la_turned_task);
+    tensor__la_until(q, tensor__la_sweep_next);
+    if (*q->info) { return 0; }
+    tensor__la_run(q, 1, n, m, tensor__la_norms_task);
+    tensor__la_run(q, n, 1, 3 * m, tensor__la_normalize_task);
+    tensor__la_run(q, q->left - q->state->have, 2 * q->left, 2 * m, tensor__la_more_task);
+    return 1;
+}
+
+// a has the longer side of x in its rows: it is transposed unless x is wide.
+TENSOR__FN void tensor__la_singular(tensor__la_item_t *q) {
+    int wide = q->m < q->n;
+    int64_t k = q->k, big = wide ? q->n : q->m;
+    const tensor_arg_t *y = q->y, *vectors = wide ? &y[2] : &y[1];      // of the longer side
+    q->left = vectors->dims[vectors->ndim - (wide ? 2 : 1)];
+    q->high = big;
+    q->u = q->b;
+    q->v = q->z = q->b + q->left * big;
+    q->g = q->v + k * k;
+    q->d = q->w;
+    q->e = q->w + k;
+    if (!tensor__la_svd(q)) { return; }
+
+    tensor__la_store(q, y, q->d, 1, k, 0);
+    if (wide) {
+        tensor__la_store(q, y + 1, q->v, k, k, 1);
+        tensor__la_store(q, y + 2, q->u, q->left, big, 0);
+    } else {
+        tensor__la_store(q, y + 1, q->u, q->left, big, 1);
+        tensor__la_store(q, y + 2, q->v, k, k, 0);
     }
 }
 
@@ -24062,7 +24886,6 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     tensor__la_item_t q;
     tensor__thread_t *th = l->c->thread;
     int id = l->c->row->id;
-    memset((void *)&q, 0, sizeof q);
     q.c = l->c;
     q.x = &q.c->arg[0];
     q.y = &q.c->arg[q.c->nin];
@@ -24074,6 +24897,7 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     q.a = w + 8 * (q.m + q.n + 8);
     q.b = q.a + q.m * q.n;
     q.swaps = (int64_t *)(void *)w;
+    q.state = (tensor__la_state_t *)(void *)(w + 6 * q.k);
     q.info = &l->info[item];
     if (id != TENSOR_OP_LINALG_SWAPS) {
         tensor__la_load(&q, q.a, q.x, id == TENSOR_OP_LINALG_SVD && q.m >= q.n);
@@ -24102,7 +24926,9 @@ TENSOR__FN void tensor__la_item(const tensor__la_t *l, int64_t item, double *w) 
     case TENSOR_OP_LINALG_SOLVE:
     case TENSOR_OP_LINALG_SOLVE_TRIANGULAR: tensor__la_solve(&q); break;
     case TENSOR_OP_LINALG_QR: tensor__la_qr(&q); break;
-    default: tensor__in_order(th, 1, tensor__la_whole, &q); break;
+    case TENSOR_OP_LINALG_SWAPS: tensor__in_order(th, 1, tensor__la_swaps, &q); break;
+    case TENSOR_OP_LINALG_EIGH: tensor__la_eigen(&q); break;
+    default: tensor__la_singular(&q); break;
     }
 }
 
@@ -24114,14 +24940,16 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
 
 // Whether the items come one after the other, each as tasks: those of a batch would be long.
 TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
-    return l->c->thread->slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
+    return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
-// No item has failed yet: a call that is done in slices looks at all items each time.
+// No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
+// each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
     memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+    memset((void *)(l->work + 6 * l->k), 0, sizeof(tensor__la_state_t));
 }
 
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
@@ -25869,7 +26697,7 @@ TENSOR_API tensor_t *(tensor_index_fill_tensor)(tensor_t *x, int64_t dim, tensor
     TENSOR__RETURN(mark, tensor__fill_masked("index_fill_tensor", x, mask, v));
 }
 
-TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value),
+TENSOR__COMPOSED(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *value),
     tensor_copy_(x, tensor_index_fill_tensor(x, dim, index, value)))
 #define TENSOR__X(name, fn)                                                                                  \
     TENSOR_API tensor_t *(tensor_##name)(tensor_t *x, int64_t dim, tensor_t *index, double value) {          \
@@ -25881,7 +26709,7 @@ TENSOR__MADE(index_fill_tensor_, (tensor_t *x, int64_t dim, tensor_t *index, ten
 TENSOR__X(scatter_value, tensor__scatter_value) TENSOR__X(index_fill, tensor__index_fill)
 #undef TENSOR__X
 
-TENSOR__MADE(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src, double alpha),
+TENSOR__COMPOSED(index_add_alpha, (tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src, double alpha),
     tensor_index_add(x, dim, index, tensor_mul_scalar(src, alpha)))
 
 TENSOR_API tensor_t *(tensor_scatter_reduce_)(tensor_t *x, int64_t dim, tensor_t *index, tensor_t *src,
@@ -25958,7 +26786,7 @@ TENSOR_API tensor_t *(tensor_nonzero_static)(tensor_t *x, int64_t size, int64_t 
     tensor_t *number = tensor_sub_scalar(tensor_cumsum(tensor_to(there, TENSOR_I64), 0), 1);
     tensor_t *has_room = tensor_logical_and(there, tensor_lt_scalar(number, (double)size));
     number = tensor_masked_fill(number, tensor_logical_not(has_room), (double)size);
-    tensor_t *places = tensor__steps(0, (double)x->numel, 1, x);
+    tensor_t *places = tensor__arange_i64(0, (double)x->numel, 1, x);
     tensor_t *at = tensor__filled("nonzero_static", &room, 1, TENSOR_I64, -1, x);
     at = tensor_narrow(tensor_index_copy(at, 0, number, places), 0, 0, size);
     tensor_t *none = tensor_lt_scalar(at, 0), *list[TENSOR_MAX_DIMS];
@@ -26159,7 +26987,7 @@ TENSOR_API tensor_t *(tensor_masked_scatter)(tensor_t *x, tensor_t *mask, tensor
     TENSOR__RETURN(mark, tensor_reshape_n(tensor_index_copy(whole, 0, at, values), dims, ndim));
 }
 
-TENSOR__MADE(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
+TENSOR__COMPOSED(masked_scatter_, (tensor_t *x, tensor_t *mask, tensor_t *src),
     tensor_copy_(x, tensor_masked_scatter(x, mask, src)))
 
 TENSOR_API tensor_t *(tensor_take)(tensor_t *x, tensor_t *index) {
@@ -26303,7 +27131,7 @@ TENSOR_API tensor_t *(tensor_index_put_n)(tensor_t *x, tensor_t *const *list, in
     TENSOR__RETURN_AS(mark, modes, tensor__index_put(in[0], list, n, in[1], accumulate, NULL));
 }
 
-TENSOR__MADE(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
+TENSOR__COMPOSED(index_put_n_, (tensor_t *x, tensor_t *const *list, int n, tensor_t *values, int accumulate),
     tensor__index_put(x, list, n, values, accumulate, &tensor__in_place))
 
 TENSOR_API tensor_t *(tensor_one_hot)(tensor_t *index, int64_t classes) {
@@ -26714,9 +27542,9 @@ TENSOR__FN tensor_t *tensor__falling(const char *op, const char *what, double wi
     return tensor_to(tensor_exp(fall), (int)tensor_get_default_dtype());
 }
 
-TENSOR__MADE(exponential_window, (int64_t n, int periodic, double tau),
+TENSOR__COMPOSED(exponential_window, (int64_t n, int periodic, double tau),
     tensor__falling("exponential_window", "tau", tau, n, periodic, 0))
-TENSOR__MADE(gaussian_window, (int64_t n, int periodic, double std),
+TENSOR__COMPOSED(gaussian_window, (int64_t n, int periodic, double std),
     tensor__falling("gaussian_window", "std", std, n, periodic, 1))
 
 TENSOR_API tensor_t *(tensor_bartlett_window)(int64_t n, int periodic) {
@@ -26825,7 +27653,7 @@ TENSOR_API tensor_t *(tensor_combinations)(tensor_t *x, int r, int with_replacem
                    most);
 
     // Each choice of i elements, in order, is combined with every element that may come next.
-    tensor_t *all = tensor__steps(0, (double)x->numel, 1, x), *at = tensor_unsqueeze(all, 1);
+    tensor_t *all = tensor__arange_i64(0, (double)x->numel, 1, x), *at = tensor_unsqueeze(all, 1);
     for (int i = 1; i < r && tensor__live(at); i++) {
         tensor_t *list[2] = {tensor_repeat_interleave(at, x->numel, 0),
                              tensor_unsqueeze(tensor_repeat_n(all, &at->dims[0], 1), 1)};
@@ -26893,7 +27721,7 @@ TENSOR_API tensor_t *(tensor_diag)(tensor_t *x, int64_t diagonal) {
                          tensor_diag_embed(x, diagonal, -2, -1));
 }
 
-TENSOR__MADE(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
+TENSOR__COMPOSED(diagflat, (tensor_t *x, int64_t offset), tensor_diag_embed(tensor__flat(x), offset, -2, -1))
 
 TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -26901,7 +27729,7 @@ TENSOR_API tensor_t *(tensor_vander)(tensor_t *x, int64_t n, int increasing) {
     TENSOR__REFUSE(x->ndim != 1 || n < 0, SHAPE, "vander: x %t must be 1-d and n %d not negative", x, n);
     TENSOR__OPEN_AS(mark, modes, TENSOR__CAST_vander, &x, 1)
     double last = (double)n - 1;
-    tensor_t *e = increasing ? tensor__steps(0, last + 1, 1, x) : tensor__steps(last, -1, -1, x);
+    tensor_t *e = increasing ? tensor__arange_i64(0, last + 1, 1, x) : tensor__arange_i64(last, -1, -1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }  // integers become i64
     TENSOR__RETURN_AS(mark, modes, tensor_pow(tensor_unsqueeze(x, 1), e));
 }
@@ -26914,7 +27742,7 @@ TENSOR_API tensor_t *(tensor_linalg_vander)(tensor_t *x, int64_t n) {
     int64_t columns = n || !x->ndim ? n : TENSOR__WIDE(x);
     TENSOR__REFUSE(!x->ndim || columns < 2, SHAPE, "linalg_vander: x %t must have a dim, n %d be at least 2",
                    x, columns);
-    tensor_t *e = tensor__steps(0, (double)columns, 1, x);
+    tensor_t *e = tensor__arange_i64(0, (double)columns, 1, x);
     if (tensor__is_float(x->dtype)) { e = tensor_to(e, x->dtype); }
     TENSOR__RETURN(mark, tensor_pow(tensor_unsqueeze(x, -1), e));
 }
@@ -26933,7 +27761,7 @@ typedef struct tensor__axis_t {
     const char *s;
     int64_t size;                   // 0 = unknown
     int n, number;                  // number: it is digits
-    int group;                      // the dim it belongs to
+    int dim;                        // that it belongs to
     int k;                          // which of the dims that "..." stands for
     int repeats;                    // only on the right: x is repeated along it
 } tensor__axis_t;
@@ -26974,11 +27802,11 @@ TENSOR__FN int tensor__word_twice(const tensor__axis_t *axis, int n) {
     return 0;
 }
 
-// The words of s up to end; "..." is `ellipsis` dims. -> how many, -1 = cannot be read; *groups: dims
+// The words of s up to end; "..." is `ellipsis` dims. -> how many, -1 = cannot be read; *dims: dims
 TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tensor__axis_t *axis,
-                             int *groups) {
+                             int *dims) {
     int n = 0, open = 0;
-    *groups = 0;
+    *dims = 0;
     while (s < end) {
         if (*s == ' ') {
             s++;
@@ -26987,7 +27815,7 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tenso
         if (*s == '(' || *s == ')') {
             if (open == (*s == '(')) { return -1; }
             open = *s++ == '(';
-            *groups += !open;
+            *dims += !open;
             continue;
         }
         tensor__axis_t a;
@@ -26996,8 +27824,8 @@ TENSOR__FN int tensor__words(const char *s, const char *end, int ellipsis, tenso
         for (int k = *a.s == '.' ? ellipsis : 1; k > 0; k--) {
             if (n == TENSOR__AXES) { return -1; }
             a.k = *a.s == '.' ? ellipsis - k : 0;
-            a.group = *groups;
-            *groups += !open;
+            a.dim = *dims;
+            *dims += !open;
             axis[n++] = a;
         }
     }
@@ -27046,7 +27874,7 @@ TENSOR__FN int tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) 
     int64_t known = 1;
     for (int i = 0; i < p->nleft; i++) {
         tensor__axis_t *a = &p->left[i];
-        if (a->group != g) { continue; }
+        if (a->dim != g) { continue; }
         if (!a->size && !a->number) {
             if (open) { return 0; }
             open = a;
@@ -27070,7 +27898,7 @@ TENSOR__FN const tensor__axis_t *tensor__pattern_left(tensor__pattern_t *p) {
         tensor__axis_t *a = &p->left[i];
         int there = 0;
         for (int k = 0; k < p->nright; k++) { there |= tensor__same_word(a, &p->right[k]); }
-        a->group = there ? kept++ : -1;
+        a->dim = there ? kept++ : -1;
         if (!there && a->number && a->size == 1) { continue; }
         if (!there) {
             lost = a;
@@ -27090,7 +27918,7 @@ TENSOR__FN const tensor__axis_t *tensor__pattern_right(tensor__pattern_t *p) {
             if (!tensor__same_word(&p->left[k], a)) { continue; }
             a->repeats = 0;
             a->size = p->left[k].size;
-            p->order[p->norder++] = p->left[k].group;
+            p->order[p->norder++] = p->left[k].dim;
         }
         if (!a->repeats) { continue; }
         int c = tensor__letter(a);
@@ -27156,7 +27984,7 @@ TENSOR__FN tensor_t *tensor__pattern_apply(const tensor__pattern_t *p, tensor_t 
     y = tensor_expand_n(y, dims, n);
     if (y == TENSOR__POISON) { return y; }
     for (int g = 0; g < p->right_dims; g++) { dims[g] = 1; }
-    for (int i = 0; i < n; i++) { dims[p->right[i].group] *= p->right[i].size; }
+    for (int i = 0; i < n; i++) { dims[p->right[i].dim] *= p->right[i].size; }
     return tensor_reshape_n(y, dims, p->right_dims);
 }
 
@@ -27333,8 +28161,8 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
 enum { TENSOR__SORT_PART = 4096 };      // entries of a task
 
 // Entries in work: a sort by digits, from the last one to the first, a selection, from the first one to the
-// last, and what is looked for in a row. Where the call is done in slices, all of it is in its scratch, and
-// only tasks change it: the code around them runs again in each slice.
+// last, and what is looked for in a row. Where the call is done in time slices, all of it is in its scratch,
+// and only tasks change it: the code around them runs again in each time slice.
 typedef struct tensor__radix_t {
     tensor__entry_t *e, *t;             // from, to
     int64_t n, place[256];              // where the next entry with a digit goes
@@ -27677,7 +28505,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.rows = x->numel / r.n;
     r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
-    if (r.rows == 1 || (c->thread->slice && r.n > 4 * TENSOR__SORT_PART)) {
+    if (r.rows == 1 || (c->thread->time_slice && r.n > 4 * TENSOR__SORT_PART)) {
         for (int64_t i = -1; tensor__next_stage(&i) && i < r.rows;) { tensor__order_task(&r, i, 0); }
     } else {
         tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
@@ -27711,14 +28539,14 @@ TENSOR__FN tensor_t *tensor__order(const tensor__row_t *row, tensor_t *x, int64_
     TENSOR__RETURN(mark, d == last ? m : tensor_contiguous(tensor_movedim(m, last, d)));
 }
 
-TENSOR__MADE_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
+TENSOR__COMPOSED_PAIR(sort, (tensor_t *x, int64_t dim, int descending),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(SORT), x, dim, -1, 0, descending, 0), 0))
-TENSOR__MADE(argsort, (tensor_t *x, int64_t dim, int descending),
+TENSOR__COMPOSED(argsort, (tensor_t *x, int64_t dim, int descending),
     tensor__order(TENSOR__ROW(SORT), x, dim, -1, 0, descending, 0))
-TENSOR__MADE(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
-TENSOR__MADE_PAIR(cummax, (tensor_t *x, int64_t dim),
+TENSOR__COMPOSED(msort, (tensor_t *x), (tensor_sort)(x, 0, 0).values)
+TENSOR__COMPOSED_PAIR(cummax, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMAX), x, dim, -1, 0, 0, 0), 0))
-TENSOR__MADE_PAIR(cummin, (tensor_t *x, int64_t dim),
+TENSOR__COMPOSED_PAIR(cummin, (tensor_t *x, int64_t dim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(CUMMIN), x, dim, -1, 0, 0, 0), 0))
 
 // Whether k elements can be taken along dim; 0 after raising.
@@ -27750,9 +28578,9 @@ TENSOR_API tensor_pair_t (tensor_kthvalue)(tensor_t *x, int64_t k, int64_t dim, 
     TENSOR__RETURN_PAIR(mark, tensor__chosen(x, dim, at, !keepdim));
 }
 
-TENSOR__MADE_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
+TENSOR__COMPOSED_PAIR(median_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__rank(x, 0, dim), !keepdim))
-TENSOR__MADE_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
+TENSOR__COMPOSED_PAIR(nanmedian_dim, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__rank(x, -1, dim), !keepdim))
 
 TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
@@ -27767,9 +28595,9 @@ TENSOR__FN tensor_t *tensor__median_all(tensor_t *x, int64_t k) {
     return tensor_max(tensor_masked_select(f, same));
 }
 
-TENSOR__MADE(median, (tensor_t *x), tensor__median_all(x, 0))
-TENSOR__MADE(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
-TENSOR__MADE_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
+TENSOR__COMPOSED(median, (tensor_t *x), tensor__median_all(x, 0))
+TENSOR__COMPOSED(nanmedian, (tensor_t *x), tensor__median_all(x, -1))
+TENSOR__COMPOSED_PAIR(mode, (tensor_t *x, int64_t dim, int keepdim),
     tensor__chosen(x, dim, tensor__order(TENSOR__ROW(MODE), x, dim, 1, 0, 0, 0), !keepdim))
 
 // dim < 0 with flat: all elements. ignore: NaN does not count.
@@ -27872,7 +28700,7 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
     tensor_t *one = tensor__filled("ones", &first, 1, TENSOR_BOOL, 1, x);
     tensor_t *starts[2] = {one, tensor_any_dim(tensor_ne(a, b), 1, 0)};
     tensor_t *start = tensor_cat_n(starts, 2, 0);
-    tensor_t *places = tensor_masked_select(tensor__steps(0, (double)n, 1, x), start);
+    tensor_t *places = tensor_masked_select(tensor__arange_i64(0, (double)n, 1, x), start);
     f = tensor_index_select(f, 0, places);
     shape.dims[0] = tensor_numel(places);
     list[0] = tensor_movedim(tensor_reshape_n(f, shape.dims, shape.ndim), 0, d);
@@ -28129,7 +28957,7 @@ TENSOR_API tensor_t *(tensor_segment_reduce)(tensor_t *x, const char *reduce, te
         along[i] = i == d ? lengths->numel : 1;
     }
     tensor_t *ends = tensor_cumsum(tensor_to(lengths, TENSOR_I64), 0);
-    tensor_t *places = tensor__steps(0, (double)n, 1, x);
+    tensor_t *places = tensor__arange_i64(0, (double)n, 1, x);
     tensor_t *run = tensor__searchsorted(ends, places, 1, NULL);
     double start = given ? initial : neutral[how];
     tensor_t *y = tensor__filled(op, dims, x->ndim, x->dtype, start, x);
@@ -28664,7 +29492,7 @@ TENSOR_API tensor_t *(tensor_normal_)(tensor_t *x, double mean, double std) {
 
 // Distributions made of uniform or normal numbers in double: 0 exponential (a = rate), 1 cauchy, 2
 // log-normal, 3 geometric, 4 bernoulli (a = p).
-TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, double a, double b) {
+TENSOR__FN tensor_t *tensor__draw_double(const char *name, int kind, tensor_t *x, double a, double b) {
     tensor__thread_t *th = tensor__self();
     static const char *const names[] = {"lambda", "median", "mean", "p", "p"};
     static const char *const ranges[] = {"> 0, finite", "finite", "finite", "between 0 and 1", "in 0..1"};
@@ -28703,13 +29531,14 @@ TENSOR__FN tensor_t *tensor__draw_made(const char *name, int kind, tensor_t *x, 
     return y == TENSOR__POISON ? y : x;
 }
 
-TENSOR__FRONT(exponential_, (tensor_t *x, double lambda), tensor__draw_made("exponential_", 0, x, lambda, 0))
+TENSOR__FRONT(exponential_, (tensor_t *x, double lambda),
+    tensor__draw_double("exponential_", 0, x, lambda, 0))
 TENSOR__FRONT(cauchy_, (tensor_t *x, double median, double sigma),
-    tensor__draw_made("cauchy_", 1, x, median, sigma))
+    tensor__draw_double("cauchy_", 1, x, median, sigma))
 TENSOR__FRONT(log_normal_, (tensor_t *x, double mean, double std),
-    tensor__draw_made("log_normal_", 2, x, mean, std))
-TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_made("geometric_", 3, x, p, 0))
-TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_made("bernoulli_", 4, x, p, 0))
+    tensor__draw_double("log_normal_", 2, x, mean, std))
+TENSOR__FRONT(geometric_, (tensor_t *x, double p), tensor__draw_double("geometric_", 3, x, p, 0))
+TENSOR__FRONT(bernoulli_, (tensor_t *x, double p), tensor__draw_double("bernoulli_", 4, x, p, 0))
 
 TENSOR_API tensor_t *(tensor_random_)(tensor_t *x, int64_t low, int64_t high) {
     tensor__mark_t mark = tensor__mark(tensor__self());
@@ -28730,7 +29559,8 @@ TENSOR__END
 // x becomes a leaf of no further graph; graphs that exist still name it.
 TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
-    x->flags = (uint8_t)((x->flags & ~TENSOR__REQUIRES_GRAD) | TENSOR__ONCE_LEAF);
+    x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
+    TENSOR__ATOMIC_STORE(&x->once_leaf, 1);
 }
 
 TENSOR__RARE
@@ -28750,7 +29580,7 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
     }
     if (on) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
-        if (x->base) { x->base->flags = (uint8_t)(x->base->flags | TENSOR__ONCE_LEAF); }
+        if (x->base) { TENSOR__ATOMIC_STORE(&x->base->once_leaf, 1); }
     } else {
         tensor__no_leaf(x);
     }
@@ -29717,7 +30547,7 @@ TENSOR__FN int tensor__add_into(tensor__thread_t *th, tensor_t *sum, tensor_t *g
     o.update = &tensor__in_place_unrecorded;
     o.out[o.nout++] = sum;
     if (o.plain) {
-        tensor__plain_run(&o, o.row, list, 2, 0);
+        tensor__launch_plain(&o, o.row, list, 2, 0);
         tensor__bump(th, sum->storage, "backward");
         return 1;
     }
@@ -29977,7 +30807,7 @@ TENSOR__FN void tensor__call_grad(tensor__pass_t *p, tensor__slot_t *s, tensor__
 // One tensor for two inputs: their sums must be separate. A tensor in a slot is added to only where nobody
 // else holds it; a tensor that a leaf has taken over is always added to.
 TENSOR__FN void tensor__separate(const tensor__node_t *n, tensor_t *const *gy, tensor_t **gx) {
-    if (n->nin > TENSOR__MAX_IN) { return; }
+    if (n->nin > TENSOR__MAX_IN && !n->custom) { return; }      // each has a gradient of its own
     for (int i = 1; i < n->nin; i++) {
         for (int k = 0; k < i; k++) {
             int owned = gx[i] != gy[0] || !n->edge[i].node || !n->edge[k].node;
@@ -31010,10 +31840,10 @@ typedef struct tensor__traced_t {
     const char *site;
     char *data;
     uint64_t bytes, at;                 // at: of a temporary, in the graph's block
-    int64_t first, last;                // steps that use it
-    int64_t until;                      // the last step that uses its place
+    int64_t first, last;                // units that use it
+    int64_t until;                      // the last unit that uses its place
     struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
-    struct tensor__traced_t *beside;    // while the block is laid out: another one that begins in its step
+    struct tensor__traced_t *beside;    // while the block is laid out: another one that begins in its unit
     int older;                          // than the capture
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
@@ -31023,26 +31853,26 @@ typedef struct tensor__traced_t {
     tensor__storage_t stand_in;         // of a temporary, in its calls
 } tensor__traced_t;
 
-// A call, or what an optimizer does on the host.
-typedef struct tensor__step_t {
-    struct tensor__step_t *next;
+// A unit of a plan: a call, a group of calls, or what an optimizer does on the host.
+typedef struct tensor__unit_t {
+    struct tensor__unit_t *next;
     tensor_call_t c;
     tensor__traced_t **traced;          // of each operand, or NULL
     const char *site;
     void (*again)(void *user, int run);
     void *user;
-    struct tensor__group_t *group;      // that it is in; of the step that runs a group, that group
-    struct tensor__step_t **product;    // the products that it makes as it goes
+    struct tensor__group_t *group;      // that it is in; of the unit that runs a group, that group
+    struct tensor__unit_t **product;    // the products that it makes as it goes
     int products;
     int drawn;                          // c.rng is that of the replay, offset numbers later
-    float us;                           // how long it took in slices, or nearly all of its tasks at most
+    float us;                           // how long it took in time slices, or nearly all of its tasks at most
     uint64_t offset;
-} tensor__step_t;
+} tensor__unit_t;
 
 // A call of a group as its iterator sees it. Places are in the room of a worker, in bytes per element of a
 // block; less than 0 = none.
 typedef struct tensor__member_t {
-    tensor__step_t *step;
+    tensor__unit_t *unit;
     tensor__iter_t it;
     uint8_t way[TENSOR__ITER_ARGS];     // TENSOR__AS_IT_IS ..: how an argument becomes what bodies read
     int local[TENSOR__ITER_ARGS];       // place of the temporary that an argument is
@@ -31055,24 +31885,24 @@ enum { TENSOR__ABSENT, TENSOR__AS_IT_IS, TENSOR__CONVERTED, TENSOR__SPREAD, TENS
 // A product of a column and a row that an optimizer makes as it goes. A worker's rows are at the head of its
 // room, the scratch of the product's kernel is behind them.
 typedef struct tensor__maker_t {
-    tensor__made_t made;                // first: what kernels have is the maker
+    tensor__lazy_t lazy;                // first: what kernels have is the maker
     const tensor_graph_t *graph;
-    const tensor__step_t *product;
+    const tensor__unit_t *product;
     uint64_t bytes;                     // of the rows
 } tensor__maker_t;
 
 // Memory that a group walks through from its first element to its last.
-typedef struct tensor__stream_t {
+typedef struct tensor__walked_t {
     const char *data;
     int size;                           // bytes of an element
-} tensor__stream_t;
+} tensor__walked_t;
 
 // Pointwise calls that run together, block after block, and reductions of all that they read or write.
 typedef struct tensor__group_t {
     tensor_graph_t *graph;
     tensor__member_t *member;
-    tensor__stream_t *stream;
-    int n, streams;
+    tensor__walked_t *walked;
+    int n, walks;
     int64_t number;                     // 0.. in the graph
     int64_t numel, block, share;        // elements: of each call, of a block, of a task
     int64_t chunk, per;                 // elements that reductions add up in one go, and its tasks
@@ -31088,21 +31918,21 @@ typedef struct tensor__link_t {
     int trained;                        // the leaf required a gradient when the capture ended
 } tensor__link_t;
 
-// A call that is under way in slices. Its kernel runs from the beginning in each of them and finds the tasks
-// done that earlier slices did: stages of its loop, rounds of tasks of this stage, and some tasks of the next
-// round. Its scratch is its own, as the thread computes other things in between.
+// A call that is under way in time slices. Its kernel runs from the beginning in each of them and finds the
+// tasks done that earlier time slices did: stages of its loop, rounds of tasks of this stage, and some tasks
+// of the next round. Its scratch is its own, as the thread computes other things in between.
 typedef struct tensor__pause_t {
-    tensor__slice_t slice;              // first: what the thread has is the pause
+    tensor__time_slice_t time_slice;    // first: what the thread has is the pause
     tensor__thread_t *thread;
     tensor__task_fn fn;
     void *arg;
     int64_t round, done, begin;         // round: of this run; begin: the first of the tasks that run
     int64_t tasks;                      // done of round `done`
     int64_t stage;                      // of the kernel's loop
-    int some, paused;                   // some: this slice has done tasks of it
+    int some, paused;                   // some: this time slice has done tasks of it
     int ready;                          // the scratch is large enough for every call
     double now, until;                  // microseconds of the clock
-    double us, usual;                   // that a task takes at most: in this slice, in nearly all cases
+    double us, usual;                   // that a task takes at most: in this time slice, in nearly all cases
     double kept[(int)TENSOR__KEPT / (int)sizeof(double)];
     void *scratch;
     uint64_t scratch_bytes;
@@ -31125,11 +31955,11 @@ struct tensor_graph_t {
     int state, code;                    // code: of the first refusal
     tensor__thread_t *thread;
     tensor__chunk_t *chunks;
-    tensor__step_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
-    tensor__step_t *at;                 // the next of a step in slices; NULL = none is under way
+    tensor__unit_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
+    tensor__unit_t *at;                 // the next of a step in time slices; NULL = none is under way
     tensor__pause_t pause;              // of the call at it
-    tensor__step_t **call;              // the steps that are calls
-    int64_t steps;
+    tensor__unit_t **call;              // the units that are calls
+    int64_t units;
     tensor__traced_t *traced;
     tensor__traced_t **table;           // by the address of the storage
     uint64_t table_size, table_used;
@@ -31262,7 +32092,7 @@ TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t 
     return e;
 }
 
-TENSOR__FN void tensor__add_step(tensor_graph_t *g, tensor__step_t *s) {
+TENSOR__FN void tensor__add_unit(tensor_graph_t *g, tensor__unit_t *s) {
     if (g->last) {
         g->last->next = s;
     } else {
@@ -31270,7 +32100,7 @@ TENSOR__FN void tensor__add_step(tensor_graph_t *g, tensor__step_t *s) {
     }
     g->last = s;
     if (!g->unsited) { g->unsited = s; }
-    g->steps++;
+    g->units++;
 }
 
 // Copies n elements of an array. NULL = out of memory, raised.
@@ -31288,9 +32118,9 @@ TENSOR__FN int tensor__changes(const tensor_call_t *c, const tensor__storage_t *
     return 0;
 }
 
-// Makes operand i of a step the graph's own. -> code
-TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step, int i) {
-    tensor_arg_t *a = &step->c.arg[i];
+// Makes operand i of a unit the graph's own. -> code
+TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit, int i) {
+    tensor_arg_t *a = &unit->c.arg[i];
     if (!a->data) {                     // absent: nothing else of it needs to be set
         tensor__arg_none(a);
         return 0;
@@ -31312,7 +32142,7 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
         a->data = own;
         return own ? 0 : g->code;
     }
-    const char *op = step->c.row->name;
+    const char *op = unit->c.row->name;
     TENSOR__REFUSE_CODE(a->storage->device || tensor__is_pinned(g->thread, a->storage), UNSUPPORTED,
                         "%s: an operand %n is on a GPU or in pinned memory: not in a capture of the CPU", op,
                         a->dims, (int)a->ndim);
@@ -31322,53 +32152,53 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__step_t *step
     // threads is always older.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
-        int read = a->role == TENSOR_READ && !tensor__changes(&step->c, a->storage);
+        int read = a->role == TENSOR_READ && !tensor__changes(&unit->c, a->storage);
         int others = a->storage->size_class < 0 || a->storage->home != g->thread;
         e = tensor__trace(g, a->storage, read || others);
     }
     if (!e) { return g->code; }
     if (!e->op) {
         e->op = op;
-        e->first = g->steps;
+        e->first = g->units;
     }
-    e->last = g->steps;
-    step->traced[i] = e;
+    e->last = g->units;
+    unit->traced[i] = e;
     return 0;
 }
 
 // Appends a call. -> code
 TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
     uint64_t n = (uint64_t)(c->nin + c->nout);
-    tensor__step_t *step = (tensor__step_t *)tensor__graph_memory(g, sizeof *step);
+    tensor__unit_t *unit = (tensor__unit_t *)tensor__graph_memory(g, sizeof *unit);
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, n * sizeof *arg);
     tensor__traced_t **traced = (tensor__traced_t **)tensor__graph_memory(g, n * sizeof *traced);
-    if (!step || !arg || !traced) { return g->code; }
+    if (!unit || !arg || !traced) { return g->code; }
     memcpy((void *)arg, (const void *)c->arg, (size_t)n * sizeof *arg);
-    step->c.row = c->row;
-    step->c.arg = arg;
-    step->c.nin = c->nin;
-    step->c.nout = c->nout;
-    step->c.compute = c->compute;
-    step->c.thread = g->thread;
-    step->traced = traced;
+    unit->c.row = c->row;
+    unit->c.arg = arg;
+    unit->c.nin = c->nin;
+    unit->c.nout = c->nout;
+    unit->c.compute = c->compute;
+    unit->c.thread = g->thread;
+    unit->traced = traced;
     if (c->p) {
         tensor_params_t *p = (tensor_params_t *)tensor__graph_memory(g, sizeof *p);
         if (!p) { return g->code; }
         *p = *c->p;
-        step->c.p = p;
+        unit->c.p = p;
     }
 
     int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT;
     if (random) {
-        step->c.rng = c->rng;
-        step->offset = c->rng.offset - g->rng.offset;
-        step->drawn = c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
+        unit->c.rng = c->rng;
+        unit->offset = c->rng.offset - g->rng.offset;
+        unit->drawn = c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
     }
     for (int i = 0; i < (int)n; i++) {
-        int code = tensor__graph_operand_own(g, step, i);
+        int code = tensor__graph_operand_own(g, unit, i);
         if (code) { return g->code = code; }
     }
-    tensor__add_step(g, step);
+    tensor__add_unit(g, unit);
     return 0;
 }
 
@@ -31488,11 +32318,11 @@ TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
     if (g->backend && device >= 0 && device != g->device) { return 0; }
     if (!again) { return captured; }
     if (!g->backend) { tensor__graph_constant(g); }
-    tensor__step_t *step = (tensor__step_t *)tensor__graph_memory(g, sizeof *step);
-    if (!step) { return captured; }
-    step->again = again;
-    step->user = user;
-    tensor__add_step(g, step);
+    tensor__unit_t *unit = (tensor__unit_t *)tensor__graph_memory(g, sizeof *unit);
+    if (!unit) { return captured; }
+    unit->again = again;
+    unit->user = user;
+    tensor__add_unit(g, unit);
     return captured;
 }
 
@@ -31511,7 +32341,7 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
 
 TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
-    for (tensor__step_t *s = g->unsited; s; s = s->next) {
+    for (tensor__unit_t *s = g->unsited; s; s = s->next) {
         s->site = site[0] ? site : NULL;
         for (int i = 0; i < s->c.nin + s->c.nout; i++) {
             if (s->traced[i] && !s->traced[i]->site) { s->traced[i]->site = s->site; }
@@ -31552,7 +32382,7 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
         if (e->held) { tensor__storage_drop(th, e->storage); }
     }
 
-    for (tensor__step_t *s = g->first; s; s = s->next) {
+    for (tensor__unit_t *s = g->first; s; s = s->next) {
         if (s->again) { s->again(s->user, 0); }
     }
     for (tensor__link_t *l = g->links; l; l = l->next) {
@@ -31725,8 +32555,8 @@ TENSOR__FN void tensor__arg_span(const tensor_arg_t *a, const char **from, const
     *to = (const char *)a->data + after * tensor__sizes[a->dtype];
 }
 
-// Whether operand i of one step and j of another are in common memory that one of them writes.
-TENSOR__FN int tensor__operands_meet(const tensor__step_t *s, int i, const tensor__step_t *t, int j) {
+// Whether operand i of one unit and j of another are in common memory that one of them writes.
+TENSOR__FN int tensor__operands_meet(const tensor__unit_t *s, int i, const tensor__unit_t *t, int j) {
     const tensor_arg_t *a = &s->c.arg[i], *b = &t->c.arg[j];
     const tensor__traced_t *e = s->traced[i], *f = t->traced[j];
     if (!e || !f || !a->numel || !b->numel) { return 0; }
@@ -31738,9 +32568,9 @@ TENSOR__FN int tensor__operands_meet(const tensor__step_t *s, int i, const tenso
     return from < end && start < to;
 }
 
-// Whether the order of two steps matters; numel >= 0: the order of whole steps, as both go through that
+// Whether the order of two units matters; numel >= 0: the order of whole units, as both go through that
 // number of elements together.
-TENSOR__FN int tensor__steps_conflict(const tensor__step_t *s, const tensor__step_t *t, int64_t numel) {
+TENSOR__FN int tensor__units_conflict(const tensor__unit_t *s, const tensor__unit_t *t, int64_t numel) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         for (int j = 0; j < t->c.nin + t->c.nout; j++) {
             if (!tensor__operands_meet(s, i, t, j)) { continue; }
@@ -31750,18 +32580,18 @@ TENSOR__FN int tensor__steps_conflict(const tensor__step_t *s, const tensor__ste
         }
     }
     for (int k = 0; k < s->products; k++) {
-        if (tensor__steps_conflict(s->product[k], t, -1)) { return 1; }
+        if (tensor__units_conflict(s->product[k], t, -1)) { return 1; }
     }
     for (int k = 0; k < t->products; k++) {
-        if (tensor__steps_conflict(s, t->product[k], -1)) { return 1; }
+        if (tensor__units_conflict(s, t->product[k], -1)) { return 1; }
     }
     return 0;
 }
 
-TENSOR__FN int tensor__conflicts_any(const tensor__step_t *s, tensor__step_t *const *list, int n,
+TENSOR__FN int tensor__conflicts_any(const tensor__unit_t *s, tensor__unit_t *const *list, int n,
                                      int64_t numel) {
     for (int k = 0; k < n; k++) {
-        if (tensor__steps_conflict(list[k], s, numel)) { return 1; }
+        if (tensor__units_conflict(list[k], s, numel)) { return 1; }
     }
     return 0;
 }
@@ -31773,7 +32603,7 @@ TENSOR__FN int64_t tensor__reduces_over(const tensor_call_t *c) {
 }
 
 // The elements of a call that may be in a group; 0 = it may not.
-TENSOR__FN int64_t tensor__groups_over(const tensor__step_t *s) {
+TENSOR__FN int64_t tensor__groups_over(const tensor__unit_t *s) {
     const tensor_call_t *c = &s->c;
     if (!c->row) { return 0; }
     if (c->row->family == TENSOR_FAMILY_REDUCE) { return tensor__reduces_over(c); }
@@ -31790,7 +32620,7 @@ TENSOR__FN int64_t tensor__groups_over(const tensor__step_t *s) {
 
 // Whether a call belongs to those of a group, if it may be in it: a reduction only where it reads what one of
 // them reads or writes.
-TENSOR__FN int tensor__group_wants(const tensor__step_t *s, tensor__step_t *const *member, int n) {
+TENSOR__FN int tensor__group_wants(const tensor__unit_t *s, tensor__unit_t *const *member, int n) {
     if (s->c.row->family != TENSOR_FAMILY_REDUCE) { return 1; }
     for (int k = 0; k < n; k++) {
         const tensor_call_t *c = &member[k]->c;
@@ -31801,8 +32631,8 @@ TENSOR__FN int tensor__group_wants(const tensor__step_t *s, tensor__step_t *cons
     return 0;
 }
 
-// Whether a step changes what is older than the capture.
-TENSOR__FN int tensor__writes_older(const tensor__step_t *s) {
+// Whether a unit changes what is older than the capture.
+TENSOR__FN int tensor__writes_older(const tensor__unit_t *s) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->traced[i] && s->traced[i]->older && s->c.arg[i].role != TENSOR_READ) { return 1; }
     }
@@ -31810,19 +32640,19 @@ TENSOR__FN int tensor__writes_older(const tensor__step_t *s) {
 }
 
 // Whether a kernel may refuse what it reads: an index, a class, a divisor, a matrix.
-TENSOR__FN int tensor__may_refuse(const tensor__step_t *s) {
+TENSOR__FN int tensor__may_refuse(const tensor__unit_t *s) {
     int family = s->c.row->family;
     int places = family == TENSOR_FAMILY_INDEX || family == TENSOR_FAMILY_EMBEDDING;
     return places || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
            tensor__divides_whole(&s->c);
 }
 
-// Puts a step that runs n calls in the place of *at, after the calls that go before it and before those that
+// Puts a unit that runs n calls in the place of *at, after the calls that go before it and before those that
 // go after it; rest comes behind. -> code
-TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor__step_t *const *member,
-                                  int n, tensor__step_t *const *before, int nbefore,
-                                  tensor__step_t *const *after, int nafter, tensor__step_t *rest) {
-    tensor__step_t *s = (tensor__step_t *)tensor__graph_memory(g, sizeof *s);
+TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__unit_t **at, tensor__unit_t *const *member,
+                                  int n, tensor__unit_t *const *before, int nbefore,
+                                  tensor__unit_t *const *after, int nafter, tensor__unit_t *rest) {
+    tensor__unit_t *s = (tensor__unit_t *)tensor__graph_memory(g, sizeof *s);
     tensor__group_t *v = (tensor__group_t *)tensor__graph_memory(g, sizeof *v);
     uint64_t bytes = (uint64_t)n * sizeof(tensor__member_t);
     tensor__member_t *members = (tensor__member_t *)tensor__graph_memory(g, bytes);
@@ -31836,7 +32666,7 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor
     v->numel = tensor__groups_over(member[0]);
     for (int k = 0; k < n; k++) {
         member[k]->group = v;
-        members[k].step = member[k];
+        members[k].unit = member[k];
     }
     for (int k = 0; k < nbefore; k++) {
         *at = before[k];
@@ -31857,14 +32687,14 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__step_t **at, tensor
 // error could prevent never moves before a call that preceded it, and a write that is complete when the
 // error is raised never moves behind the call that may raise it. What an optimizer does on the host and
 // other groups stay where they are. -> code
-TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__step_t **at) {
-    tensor__step_t *member[TENSOR__GROUP_MOST], *rest = NULL;
-    tensor__step_t *before[TENSOR__GROUP_PASSED], *after[TENSOR__GROUP_PASSED];
+TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__unit_t **at) {
+    tensor__unit_t *member[TENSOR__GROUP_MOST], *rest = NULL;
+    tensor__unit_t *before[TENSOR__GROUP_PASSED], *after[TENSOR__GROUP_PASSED];
     int n = 1, nbefore = 0, nafter = 0, then_before = 0, then_after = 0;
     int64_t numel = tensor__groups_over(*at);
     int wrote = tensor__writes_older(*at);
     member[0] = *at;
-    for (tensor__step_t *t = (*at)->next; t && t->c.row && n < TENSOR__GROUP_MOST; t = t->next) {
+    for (tensor__unit_t *t = (*at)->next; t && t->c.row && n < TENSOR__GROUP_MOST; t = t->next) {
         int moves = !tensor__conflicts_any(t, after, nafter, -1) && !(nafter && tensor__writes_older(t));
         int fits = tensor__groups_over(t) == numel && tensor__group_wants(t, member, n);
         if (moves && fits && !tensor__conflicts_any(t, member, n, numel)) {
@@ -31887,21 +32717,21 @@ TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__step_t **at) {
 // Whether a traced storage is a temporary of a captured step that has ended.
 TENSOR__FN int tensor__is_temporary(const tensor__traced_t *e) { return e && !e->older && !e->held; }
 
-// Call k of a step, which has one, after the products that it makes, or those of its group; NULL = there are
+// Call k of a unit, which has one, after the products that it makes, or those of its group; NULL = there are
 // no more.
-TENSOR__FN tensor__step_t *tensor__step_part(tensor__step_t *s, int k) {
-    if (s->group) { return k < s->group->n ? s->group->member[k].step : NULL; }
+TENSOR__FN tensor__unit_t *tensor__unit_part(tensor__unit_t *s, int k) {
+    if (s->group) { return k < s->group->n ? s->group->member[k].unit : NULL; }
     if (k < s->products) { return s->product[k]; }
     return k == s->products ? s : NULL;
 }
 
-// Notes which steps are the first and the last that use a storage, and the temporaries of one group.
+// Notes which units are the first and the last that use a storage, and the temporaries of one group.
 TENSOR__FN void tensor__graph_lives(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) { e->first = e->last = -1; }
     int64_t at = 0;
-    tensor__step_t *c;
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+    tensor__unit_t *c;
+    for (tensor__unit_t *s = g->first; s; s = s->next, at++) {
+        for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) {
             for (int i = 0; i < c->c.nin + c->c.nout; i++) {
                 tensor__traced_t *e = c->traced[i];
                 if (!e) { continue; }
@@ -31961,8 +32791,8 @@ TENSOR__FN int tensor__only_writes(const tensor_call_t *c) {
     }
 }
 
-// Whether a replay has to do a step; `read` of the temporaries tells what later steps read.
-TENSOR__FN int tensor__step_wanted(const tensor__step_t *s) {
+// Whether a replay has to do a unit; `read` of the temporaries tells what later units read.
+TENSOR__FN int tensor__unit_wanted(const tensor__unit_t *s) {
     if (!s->c.row || !tensor__only_writes(&s->c)) { return 1; }
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         const tensor__traced_t *e = s->traced[i];
@@ -31972,8 +32802,8 @@ TENSOR__FN int tensor__step_wanted(const tensor__step_t *s) {
     return 0;
 }
 
-// Notes what a step reads. A gradient of a pointwise call that nobody reads is left out.
-TENSOR__FN void tensor__step_reads(tensor__step_t *s) {
+// Notes what a unit reads. A gradient of a pointwise call that nobody reads is left out.
+TENSOR__FN void tensor__unit_reads(tensor__unit_t *s) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         tensor__traced_t *e = s->traced[i];
         if (!e) { continue; }
@@ -31989,13 +32819,13 @@ TENSOR__FN void tensor__step_reads(tensor__step_t *s) {
 
 // Leaves out the calls whose results nobody reads, from the last one to the first.
 TENSOR__FN void tensor__graph_prune(tensor_graph_t *g) {
-    tensor__step_t **list = g->call;
+    tensor__unit_t **list = g->call;
     int64_t n = 0;
-    for (tensor__step_t *s = g->first; s; s = s->next) { list[n++] = s; }
+    for (tensor__unit_t *s = g->first; s; s = s->next) { list[n++] = s; }
     g->first = NULL;
     for (int64_t i = n - 1; i >= 0; i--) {
-        if (!tensor__step_wanted(list[i])) { continue; }
-        tensor__step_reads(list[i]);
+        if (!tensor__unit_wanted(list[i])) { continue; }
+        tensor__unit_reads(list[i]);
         list[i]->next = g->first;
         g->first = list[i];
     }
@@ -32003,7 +32833,7 @@ TENSOR__FN void tensor__graph_prune(tensor_graph_t *g) {
 
 // ---- gradients that an optimizer makes as it goes
 
-enum { TENSOR__MADE_MOST = 4096 };      // elements at a time, if a row is not longer
+enum { TENSOR__LAZY_MOST = 4096 };      // elements at a time, if a row is not longer
 
 // Whether a call is the product of a column and a row, and a part of its rows has the same bits as in the
 // whole product: sums of one term, in tiles. A single row would be a sum across vectors.
@@ -32019,8 +32849,8 @@ TENSOR__FN int tensor__is_outer(const tensor_call_t *c) {
 #endif
 }
 
-// Whether a step reads e as an operand that it can make as it goes.
-TENSOR__FN int tensor__takes_made(const tensor__step_t *s, const tensor__traced_t *e) {
+// Whether a unit reads e as an operand that it can make as it goes.
+TENSOR__FN int tensor__takes_lazy(const tensor__unit_t *s, const tensor__traced_t *e) {
     if (!s->c.row || s->c.row->family != TENSOR_FAMILY_OPTIMIZER || !s->c.row->own) { return 0; }
     int uses = 0;
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
@@ -32032,16 +32862,16 @@ TENSOR__FN int tensor__takes_made(const tensor__step_t *s, const tensor__traced_
     return uses == 1;
 }
 
-// Whether a step uses a storage.
-TENSOR__FN int tensor__step_uses(const tensor__step_t *s, const tensor__traced_t *e) {
+// Whether a unit uses a storage.
+TENSOR__FN int tensor__unit_uses(const tensor__unit_t *s, const tensor__traced_t *e) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->traced[i] == e) { return 1; }
     }
     return 0;
 }
 
-// Whether a step changes what a product reads.
-TENSOR__FN int tensor__changes_inputs(const tensor__step_t *s, const tensor__step_t *product) {
+// Whether a unit changes what a product reads.
+TENSOR__FN int tensor__changes_inputs(const tensor__unit_t *s, const tensor__unit_t *product) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         for (int k = 0; k < product->c.nin; k++) {
             if (tensor__operands_meet(product, k, s, i)) { return 1; }
@@ -32050,41 +32880,41 @@ TENSOR__FN int tensor__changes_inputs(const tensor__step_t *s, const tensor__ste
     return 0;
 }
 
-// The step that can make a product: it alone uses the result, and nothing changes the operands of the
-// product before or in that step. NULL = there is none
-TENSOR__FN tensor__step_t *tensor__product_reader(const tensor_graph_t *g, const tensor__step_t *p) {
+// The unit that can make a product: it alone uses the result, and nothing changes the operands of the
+// product before or in that unit. NULL = there is none
+TENSOR__FN tensor__unit_t *tensor__product_reader(const tensor_graph_t *g, const tensor__unit_t *p) {
     const tensor__traced_t *e = p->traced[2];
     const tensor_arg_t *y = &p->c.arg[2];
     int whole = y->role == TENSOR_WRITE && y->data == e->data && 4 * (uint64_t)y->numel == e->bytes;
     if (!tensor__is_temporary(e) || !whole) { return NULL; }
-    tensor__step_t *reader = NULL;
+    tensor__unit_t *reader = NULL;
     int behind = 0, changed = 0;
-    for (tensor__step_t *t = g->first; t; t = t->next) {
+    for (tensor__unit_t *t = g->first; t; t = t->next) {
         behind = behind || t == p;
         if (t == p) { continue; }
         changed = changed || (behind && !reader && tensor__changes_inputs(t, p));
-        if (!tensor__step_uses(t, e)) { continue; }
-        if (!behind || reader || changed || !tensor__takes_made(t, e)) { return NULL; }
+        if (!tensor__unit_uses(t, e)) { continue; }
+        if (!behind || reader || changed || !tensor__takes_lazy(t, e)) { return NULL; }
         reader = t;
     }
     return reader;
 }
 
 // A call of a product's kernel for some of its rows.
-typedef struct tensor__made_call_t {
+typedef struct tensor__lazy_call_t {
     tensor_call_t c;
     tensor_arg_t arg[3];
     int64_t dims[3][2], strides[3][2];
-} tensor__made_call_t;
+} tensor__lazy_call_t;
 
-TENSOR__FN void tensor__made_call(const tensor__maker_t *m, int64_t first, int64_t n, char *room,
-                                  tensor__made_call_t *v) {
+TENSOR__FN void tensor__lazy_call(const tensor__maker_t *m, int64_t first, int64_t n, char *room,
+                                  tensor__lazy_call_t *v) {
     v->c = m->product->c;
     for (int i = 0; i < 3; i++) {
         v->arg[i] = v->c.arg[i];
         v->dims[i][0] = i == 1 ? 1 : n;
-        v->dims[i][1] = i == 0 ? 1 : m->made.width;
-        v->strides[i][0] = i == 0 ? v->arg[0].strides[0] : m->made.width;
+        v->dims[i][1] = i == 0 ? 1 : m->lazy.width;
+        v->strides[i][0] = i == 0 ? v->arg[0].strides[0] : m->lazy.width;
         v->strides[i][1] = 1;
         v->arg[i].numel = v->dims[i][0] * v->dims[i][1];
         v->arg[i].dims = v->dims[i];
@@ -32096,34 +32926,34 @@ TENSOR__FN void tensor__made_call(const tensor__maker_t *m, int64_t first, int64
     v->c.scratch = room + m->bytes;
 }
 
-TENSOR__FN const void *tensor__made_rows(const tensor__made_t *made, int64_t first, int64_t n, int worker) {
-    const tensor__maker_t *m = (const tensor__maker_t *)(const void *)made;
+TENSOR__FN const void *tensor__lazy_rows(const tensor__lazy_t *lazy, int64_t first, int64_t n, int worker) {
+    const tensor__maker_t *m = (const tensor__maker_t *)(const void *)lazy;
     char *room = m->graph->room + (uint64_t)worker * m->graph->worker_room;
-    tensor__made_call_t v;
-    tensor__made_call(m, first, n, room, &v);
+    tensor__lazy_call_t v;
+    tensor__lazy_call(m, first, n, room, &v);
     v.c.row->cpu(&v.c);
     return room;
 }
 
-// Lets a step make a product. -> code
-TENSOR__FN int tensor__step_makes(tensor_graph_t *g, tensor__step_t *s, tensor__step_t *p) {
+// Lets a unit make a product. -> code
+TENSOR__FN int tensor__unit_makes(tensor_graph_t *g, tensor__unit_t *s, tensor__unit_t *p) {
     uint64_t n = (uint64_t)(s->c.nin + s->c.nout);
-    if (!s->c.made) {
-        s->c.made = (const tensor__made_t *const *)tensor__graph_memory(g, n * sizeof *s->c.made);
-        s->product = (tensor__step_t **)tensor__graph_memory(g, n * sizeof *s->product);
+    if (!s->c.lazy) {
+        s->c.lazy = (const tensor__lazy_t *const *)tensor__graph_memory(g, n * sizeof *s->c.lazy);
+        s->product = (tensor__unit_t **)tensor__graph_memory(g, n * sizeof *s->product);
     }
     tensor__maker_t *m = (tensor__maker_t *)tensor__graph_memory(g, sizeof *m);
-    if (!m || !s->c.made || !s->product) { return g->code; }
-    m->made.width = p->c.arg[1].dims[1];
-    m->made.most = m->made.width < TENSOR__MADE_MOST ? TENSOR__MADE_MOST / m->made.width : 1;
-    m->made.rows = tensor__made_rows;
+    if (!m || !s->c.lazy || !s->product) { return g->code; }
+    m->lazy.width = p->c.arg[1].dims[1];
+    m->lazy.most = m->lazy.width < TENSOR__LAZY_MOST ? TENSOR__LAZY_MOST / m->lazy.width : 1;
+    m->lazy.rows = tensor__lazy_rows;
     m->graph = g;
     m->product = p;
-    m->bytes = ((uint64_t)(m->made.most * m->made.width) * sizeof(float) + 63) & ~(uint64_t)63;
+    m->bytes = ((uint64_t)(m->lazy.most * m->lazy.width) * sizeof(float) + 63) & ~(uint64_t)63;
     s->product[s->products++] = p;
-    const tensor__made_t **made = (const tensor__made_t **)(uintptr_t)s->c.made;
+    const tensor__lazy_t **lazy = (const tensor__lazy_t **)(uintptr_t)s->c.lazy;
     for (uint64_t i = 0; i < n; i++) {
-        if (s->traced[i] == p->traced[2]) { made[i] = &m->made; }
+        if (s->traced[i] == p->traced[2]) { lazy[i] = &m->lazy; }
     }
     return 0;
 }
@@ -32132,11 +32962,11 @@ TENSOR__FN int tensor__step_makes(tensor_graph_t *g, tensor__step_t *s, tensor__
 // One that is alive at the end of the capture is an output and stays. -> code
 TENSOR__FN int tensor__graph_make(tensor_graph_t *g) {
     int code = 0;
-    for (tensor__step_t **at = &g->first; *at && !code;) {
-        tensor__step_t *p = *at, *reader = tensor__is_outer(&p->c) ? tensor__product_reader(g, p) : NULL;
+    for (tensor__unit_t **at = &g->first; *at && !code;) {
+        tensor__unit_t *p = *at, *reader = tensor__is_outer(&p->c) ? tensor__product_reader(g, p) : NULL;
         if (reader) {
             *at = p->next;
-            code = tensor__step_makes(g, reader, p);
+            code = tensor__unit_makes(g, reader, p);
         } else {
             at = &p->next;
         }
@@ -32144,15 +32974,15 @@ TENSOR__FN int tensor__graph_make(tensor_graph_t *g) {
     return code;
 }
 
-// Bytes of room that a worker needs for the products that a step makes.
-TENSOR__FN uint64_t tensor__made_plan(const tensor__step_t *s) {
+// Bytes of room that a worker needs for the products that a unit makes.
+TENSOR__FN uint64_t tensor__lazy_plan(const tensor__unit_t *s) {
     uint64_t room = 0;
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
-        const tensor__maker_t *m = (const tensor__maker_t *)(const void *)s->c.made[i];
+        const tensor__maker_t *m = (const tensor__maker_t *)(const void *)s->c.lazy[i];
         if (!m) { continue; }
         uint64_t plan[TENSOR__PLAN_BYTES / sizeof(uint64_t)];
-        tensor__made_call_t v;
-        tensor__made_call(m, 0, m->made.most, (char *)plan, &v);
+        tensor__lazy_call_t v;
+        tensor__lazy_call(m, 0, m->lazy.most, (char *)plan, &v);
         v.c.scratch = plan;
         uint64_t bytes = m->bytes + (v.c.row->scratch ? v.c.row->scratch(&v.c) : 0);
         room = bytes > room ? bytes : room;
@@ -32164,7 +32994,7 @@ TENSOR__FN uint64_t tensor__made_plan(const tensor__step_t *s) {
 
 // Takes memory for the list of the calls. -> code
 TENSOR__FN int tensor__graph_list(tensor_graph_t *g) {
-    g->call = (tensor__step_t **)tensor__graph_memory(g, (uint64_t)(g->steps + 1) * sizeof *g->call);
+    g->call = (tensor__unit_t **)tensor__graph_memory(g, (uint64_t)(g->units + 1) * sizeof *g->call);
     return g->call ? 0 : g->code;
 }
 
@@ -32173,16 +33003,16 @@ enum {
     TENSOR__EARLY_BYTES = 65536         // of a gradient that is worth a call of its own
 };
 
-// Whether a step is that of an optimizer which goes from parameter to parameter. The operands of each are the
-// parameter, its gradient and its states.
-TENSOR__FN int tensor__steps_each(const tensor__step_t *s) {
+// Whether a unit is the step of an optimizer which goes from parameter to parameter. The operands of each are
+// the parameter, its gradient and its states.
+TENSOR__FN int tensor__steps_each(const tensor__unit_t *s) {
     return s->c.row && s->c.row->family == TENSOR_FAMILY_OPTIMIZER && s->c.row->own;
 }
 
 // The call of s for the parameter whose operands begin with number i. NULL = out of memory, raised.
-TENSOR__FN tensor__step_t *tensor__step_alone(tensor_graph_t *g, const tensor__step_t *s, int i) {
+TENSOR__FN tensor__unit_t *tensor__step_alone(tensor_graph_t *g, const tensor__unit_t *s, int i) {
     const size_t head = TENSOR__STEP_HEAD, each = TENSOR__STEP_EACH;
-    tensor__step_t *one = (tensor__step_t *)tensor__graph_memory(g, sizeof *one);
+    tensor__unit_t *one = (tensor__unit_t *)tensor__graph_memory(g, sizeof *one);
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, (head + each) * sizeof *arg);
     tensor__traced_t **traced =
         (tensor__traced_t **)tensor__graph_memory(g, (head + each) * sizeof *traced);
@@ -32200,7 +33030,7 @@ TENSOR__FN tensor__step_t *tensor__step_alone(tensor_graph_t *g, const tensor__s
 }
 
 // Takes the operands from number i on of one parameter out of s.
-TENSOR__FN void tensor__step_without(tensor__step_t *s, int i) {
+TENSOR__FN void tensor__step_without(tensor__unit_t *s, int i) {
     size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR__STEP_EACH);
     tensor_arg_t *arg = s->c.arg + i;
     tensor__traced_t **traced = s->traced + i;
@@ -32210,9 +33040,9 @@ TENSOR__FN void tensor__step_without(tensor__step_t *s, int i) {
 }
 
 // What the host does before the step of an optimizer. NULL = nothing
-TENSOR__FN tensor__step_t *tensor__step_host(const tensor_graph_t *g, const tensor__step_t *s) {
-    tensor__step_t *host = NULL;
-    for (tensor__step_t *t = g->first; t != s; t = t->next) {
+TENSOR__FN tensor__unit_t *tensor__step_host(const tensor_graph_t *g, const tensor__unit_t *s) {
+    tensor__unit_t *host = NULL;
+    for (tensor__unit_t *t = g->first; t != s; t = t->next) {
         if (t->again) { host = t; }
     }
     return host;
@@ -32220,10 +33050,10 @@ TENSOR__FN tensor__step_t *tensor__step_host(const tensor_graph_t *g, const tens
 
 // Where a part of s may go at the earliest: behind all that may raise an error, as no parameter changes
 // before that, and behind what other optimizers do on the host.
-TENSOR__FN tensor__step_t **tensor__step_earliest(tensor_graph_t *g, const tensor__step_t *s,
-                                                  const tensor__step_t *host) {
-    tensor__step_t **earliest = &g->first;
-    for (tensor__step_t *t = g->first; t != s; t = t->next) {
+TENSOR__FN tensor__unit_t **tensor__step_earliest(tensor_graph_t *g, const tensor__unit_t *s,
+                                                  const tensor__unit_t *host) {
+    tensor__unit_t **earliest = &g->first;
+    for (tensor__unit_t *t = g->first; t != s; t = t->next) {
         if (t == host || tensor__steps_each(t)) { continue; }
         if (t->again || !tensor__only_writes(&t->c)) { earliest = &t->next; }
     }
@@ -32232,10 +33062,10 @@ TENSOR__FN tensor__step_t **tensor__step_earliest(tensor_graph_t *g, const tenso
 
 // Lets an optimizer step parameters with large temporary gradients as soon as these are whole and nothing
 // reads the parameter any more: all gradients are then never in memory at one time. -> code
-TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
-    tensor__step_t *host = tensor__step_host(g, s);
+TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__unit_t *s) {
+    tensor__unit_t *host = tensor__step_host(g, s);
     if (!host) { return 0; }
-    tensor__step_t **earliest = tensor__step_earliest(g, s, host);
+    tensor__unit_t **earliest = tensor__step_earliest(g, s, host);
     int moved = 0;
     for (int i = TENSOR__STEP_HEAD; i < s->c.nin + s->c.nout;) {
         const tensor__traced_t *grad = s->traced[i + 1];
@@ -32243,12 +33073,12 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
             i += TENSOR__STEP_EACH;
             continue;
         }
-        tensor__step_t *one = tensor__step_alone(g, s, i), **at = earliest;
+        tensor__unit_t *one = tensor__step_alone(g, s, i), **at = earliest;
         if (!one) { return g->code; }
         int passes = 0;                 // calls that are not steps
-        for (tensor__step_t *t = *earliest; t != s; t = t->next) {
+        for (tensor__unit_t *t = *earliest; t != s; t = t->next) {
             passes += t != host && !tensor__steps_each(t);
-            if (!tensor__steps_conflict(one, t, -1)) { continue; }
+            if (!tensor__units_conflict(one, t, -1)) { continue; }
             at = &t->next;
             passes = 0;
         }
@@ -32259,13 +33089,13 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
         one->next = *at;
         *at = one;
         tensor__step_without(s, i);
-        g->steps++;
+        g->units++;
         moved = 1;
     }
     if (!moved) { return 0; }
 
     // The host's part goes before the first of them.
-    tensor__step_t **at = &g->first;
+    tensor__unit_t **at = &g->first;
     while (*at != host) { at = &(*at)->next; }
     *at = host->next;
     for (at = earliest; !tensor__steps_each(*at);) { at = &(*at)->next; }
@@ -32276,10 +33106,10 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__step_t *s) {
 
 // The same for all optimizers. -> code
 TENSOR__FN int tensor__graph_early(tensor_graph_t *g) {
-    int64_t steps = g->steps;
+    int64_t units = g->units;
     int code = 0;
-    for (tensor__step_t **at = &g->first; *at && !code;) {
-        tensor__step_t *s = *at;
+    for (tensor__unit_t **at = &g->first; *at && !code;) {
+        tensor__unit_t *s = *at;
         int each = tensor__steps_each(s);
         if (each) { code = tensor__step_early(g, s); }
         while (*at != s) { at = &(*at)->next; }             // its parts are before it
@@ -32289,13 +33119,13 @@ TENSOR__FN int tensor__graph_early(tensor_graph_t *g) {
             at = &s->next;
         }
     }
-    return code || g->steps == steps ? code : tensor__graph_list(g);
+    return code || g->units == units ? code : tensor__graph_list(g);
 }
 
 // Makes the groups. -> code
 TENSOR__FN int tensor__graph_group(tensor_graph_t *g) {
     int code = 0;
-    for (tensor__step_t **at = &g->first; *at && !code; at = &(*at)->next) {
+    for (tensor__unit_t **at = &g->first; *at && !code; at = &(*at)->next) {
         int begins = tensor__groups_over(*at) && (*at)->c.row->family != TENSOR_FAMILY_REDUCE;
         if (begins) { code = tensor__group_find(g, at); }
     }
@@ -32312,10 +33142,10 @@ TENSOR__FN uint64_t tensor__traced_room(const tensor__traced_t *e) {
     return e->bytes ? (e->bytes + 63) & ~(uint64_t)63 : 64;
 }
 
-// Whether call k of a step is the last one that uses e, and each one reads it element by element.
-TENSOR__FN int tensor__ends_flat(tensor__step_t *s, int k, const tensor__traced_t *e, int64_t numel) {
-    tensor__step_t *c;
-    for (int j = 0; (c = tensor__step_part(s, j)) != NULL; j++) {
+// Whether call k of a unit is the last one that uses e, and each one reads it element by element.
+TENSOR__FN int tensor__ends_flat(tensor__unit_t *s, int k, const tensor__traced_t *e, int64_t numel) {
+    tensor__unit_t *c;
+    for (int j = 0; (c = tensor__unit_part(s, j)) != NULL; j++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             if (c->traced[i] != e) { continue; }
             if (j > k || c->c.arg[i].data != e->data || !tensor__is_flat(&c->c.arg[i], numel)) { return 0; }
@@ -32326,8 +33156,8 @@ TENSOR__FN int tensor__ends_flat(tensor__step_t *s, int k, const tensor__traced_
 
 // The temporary whose place the result of call k can have: its last reader is the writer. A kernel writes its
 // last result after it has read the element of each operand. NULL = none
-TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int out, int64_t at) {
-    tensor__step_t *c = tensor__step_part(s, k);
+TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__unit_t *s, int k, int out, int64_t at) {
+    tensor__unit_t *c = tensor__unit_part(s, k);
     const tensor_arg_t *y = &c->c.arg[out];
     int64_t numel = tensor__groups_over(c);
     int last = c->c.nin + c->c.nout - 1;
@@ -32342,10 +33172,10 @@ TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__step_t *s, int k, int o
     return NULL;
 }
 
-// Finds which of the temporaries that a step uses first take the place of one that it uses last.
-TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_t at) {
-    tensor__step_t *c;
-    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+// Finds which of the temporaries that a unit uses first take the place of one that it uses last.
+TENSOR__FN void tensor__unit_places(tensor_graph_t *g, tensor__unit_t *s, int64_t at) {
+    tensor__unit_t *c;
+    for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i], *old = NULL;
             if (!tensor__is_temporary(e) || e->first != at || e->placed) { continue; }
@@ -32363,10 +33193,10 @@ TENSOR__FN void tensor__step_places(tensor_graph_t *g, tensor__step_t *s, int64_
     }
 }
 
-// The places of the temporaries that a step uses last are no longer theirs.
-TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
-    tensor__step_t *c;
-    for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+// The places of the temporaries that a unit uses last are no longer theirs.
+TENSOR__FN void tensor__unit_give(tensor__unit_t *s, int64_t at) {
+    tensor__unit_t *c;
+    for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) {
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             tensor__traced_t *e = c->traced[i];
             if (tensor__is_temporary(e) && e->last == at) { e->placed = TENSOR__PLACE_GIVEN; }
@@ -32374,24 +33204,24 @@ TENSOR__FN void tensor__step_give(tensor__step_t *s, int64_t at) {
     }
 }
 
-// What lies in the block during a period of steps: node 1 of a binary tree is all steps, 2 k and 2 k + 1 are
+// What lies in the block during a period of units: node 1 of a binary tree is all units, 2 k and 2 k + 1 are
 // the halves of node k. Bytes and ends that hold for a whole period are noted at its node alone.
 typedef struct tensor__period_t {
     uint64_t bytes, end;                // of what lies there during the whole period
-    uint64_t full, top;                 // bytes in the fullest of its steps; the last end in any of them
-    int64_t until;                      // the last step of what begins in the period, -1 = nothing does
-    tensor__traced_t *placed;           // of a single step: what begins there
+    uint64_t full, top;                 // bytes in the fullest of its units; the last end in any of them
+    int64_t until;                      // the last unit of what begins in the period, -1 = nothing does
+    tensor__traced_t *placed;           // of a single unit: what begins there
 } tensor__period_t;
 
 typedef struct tensor__layout_t {
     tensor__period_t *period;
-    int64_t leaves;                     // a power of two, the number of steps at least
+    int64_t leaves;                     // a power of two, the number of units at least
     tensor__traced_t **list, **other;   // what is placed; room to sort it
     tensor__traced_t **alive;           // what is placed and lives at the same time as another one
     int64_t count;                      // of alive
 } tensor__layout_t;
 
-// Notes e, which is placed, in node k, of n steps from `first` on.
+// Notes e, which is placed, in node k, of n units from `first` on.
 TENSOR__FN void tensor__layout_add(tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
                                    const tensor__traced_t *e) {
     tensor__period_t *s = &l->period[k];
@@ -32410,7 +33240,7 @@ TENSOR__FN void tensor__layout_add(tensor__layout_t *l, int64_t k, int64_t first
     s->full = s->bytes + (a->full > b->full ? a->full : b->full);
 }
 
-// The fullest step while e is alive and the last end, into *full and *top, which begin as 0.
+// The fullest unit while e is alive and the last end, into *full and *top, which begin as 0.
 TENSOR__FN void tensor__layout_look(const tensor__layout_t *l, int64_t k, int64_t first, int64_t n,
                                     const tensor__traced_t *e, uint64_t *full, uint64_t *top) {
     const tensor__period_t *s = &l->period[k];
@@ -32463,7 +33293,7 @@ TENSOR__FN void tensor__traced_sort(tensor__traced_t **list, tensor__traced_t **
 }
 
 // Puts e into the smallest gap that is free while it is alive, or behind what is placed then. There is no
-// such gap where one of its steps has no room for it below that.
+// such gap where one of its units has no room for it below that.
 TENSOR__FN void tensor__layout_place(tensor__layout_t *l, tensor__traced_t *e) {
     uint64_t bytes = tensor__traced_room(e), full = 0, top = 0;
     tensor__layout_look(l, 1, 0, l->leaves, e, &full, &top);
@@ -32495,12 +33325,12 @@ TENSOR__FN void tensor__layout_place(tensor__layout_t *l, tensor__traced_t *e) {
 
 // Places what has its own place in the block, the largest first: small ones fill what is free between them.
 // -> code
-TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t steps) {
+TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t units) {
     tensor__thread_t *th = g->thread;
     tensor__layout_t l;
     int64_t n = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) { n += e->place == e && !e->local; }
-    for (l.leaves = 1; l.leaves < steps; l.leaves *= 2) { }
+    for (l.leaves = 1; l.leaves < units; l.leaves *= 2) { }
     uint64_t bytes = 2 * (uint64_t)l.leaves * sizeof(tensor__period_t);
     l.period = (tensor__period_t *)tensor__memory(th, bytes + 3 * (uint64_t)n * sizeof *l.list);
     if (!l.period) { return TENSOR_ERR_OUT_OF_MEMORY; }
@@ -32524,9 +33354,9 @@ TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t steps) {
 // Lays the temporaries into one block. -> code
 TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     int64_t at = 0;
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
-        tensor__step_places(g, s, at);
-        tensor__step_give(s, at);
+    for (tensor__unit_t *s = g->first; s; s = s->next, at++) {
+        tensor__unit_places(g, s, at);
+        tensor__unit_give(s, at);
     }
     int code = tensor__layout_make(g, at);
     if (code) { return code; }
@@ -32540,7 +33370,7 @@ TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
 }
 
 // Moves the operands that are temporaries into the block; those of one group have no memory of their own.
-TENSOR__FN void tensor__call_move(tensor_graph_t *g, tensor__step_t *s) {
+TENSOR__FN void tensor__call_move(tensor_graph_t *g, tensor__unit_t *s) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         tensor__traced_t *e = s->traced[i];
         if (!tensor__is_temporary(e)) { continue; }
@@ -32570,7 +33400,7 @@ TENSOR__FN int tensor__group_reduce(tensor_graph_t *g, tensor__group_t *v) {
     v->chunk = v->numel;
     for (int k = 0; k < v->n; k++) {
         tensor__member_t *m = &v->member[k];
-        if (m->step->c.row->family != TENSOR_FAMILY_REDUCE) { continue; }
+        if (m->unit->c.row->family != TENSOR_FAMILY_REDUCE) { continue; }
         v->chunk = tensor__chunk_of(v->numel);
         int64_t leaves = ((v->numel - 1) / v->chunk + 1) * tensor__leaves_of(v->chunk);
         m->reduce = (tensor__reduce_t *)tensor__graph_memory(g, sizeof *m->reduce);
@@ -32581,23 +33411,23 @@ TENSOR__FN int tensor__group_reduce(tensor_graph_t *g, tensor__group_t *v) {
 }
 
 // Notes the memory of an operand of a group, if it is walked through and not known yet.
-TENSOR__FN void tensor__group_stream(tensor__group_t *v, const tensor_arg_t *a) {
+TENSOR__FN void tensor__group_walks(tensor__group_t *v, const tensor_arg_t *a) {
     if (!tensor__is_flat(a, v->numel)) { return; }
-    for (int i = 0; i < v->streams; i++) {
-        if (v->stream[i].data == (const char *)a->data) { return; }
+    for (int i = 0; i < v->walks; i++) {
+        if (v->walked[i].data == (const char *)a->data) { return; }
     }
-    v->stream[v->streams].data = (const char *)a->data;
-    v->stream[v->streams++].size = tensor__sizes[a->dtype];
+    v->walked[v->walks].data = (const char *)a->data;
+    v->walked[v->walks++].size = tensor__sizes[a->dtype];
 }
 
-TENSOR__FN uint64_t tensor__stream_bytes(const tensor__group_t *v) {
+TENSOR__FN uint64_t tensor__walked_bytes(const tensor__group_t *v) {
     uint64_t bytes = 0;
-    for (int i = 0; i < v->streams; i++) { bytes += (uint64_t)v->numel * (uint64_t)v->stream[i].size; }
+    for (int i = 0; i < v->walks; i++) { bytes += (uint64_t)v->numel * (uint64_t)v->walked[i].size; }
     return bytes;
 }
 
 // Lists the operands of one call of a group that have memory, as inputs or as results of the group's call.
-TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *m, int outs) {
+TENSOR__FN void tensor__group_operands(tensor__unit_t *s, const tensor__unit_t *m, int outs) {
     int from = outs ? m->c.nin : 0;
     int to = from + (outs ? m->c.nout : m->c.nin);
     for (int i = from; i < to; i++) {
@@ -32605,7 +33435,7 @@ TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *
         int at = s->c.nin + s->c.nout;
         s->c.arg[at] = m->c.arg[i];
         s->traced[at] = m->traced[i];
-        tensor__group_stream(s->group, &s->c.arg[at]);
+        tensor__group_walks(s->group, &s->c.arg[at]);
         if (outs) {
             s->c.nout++;
         } else {
@@ -32615,23 +33445,23 @@ TENSOR__FN void tensor__group_operands(tensor__step_t *s, const tensor__step_t *
 }
 
 // The call of a group: its operands are those of its calls that have memory. -> code
-TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
+TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__unit_t *s) {
     tensor__group_t *v = s->group;
     uint64_t most = 0;
     for (int k = 0; k < v->n; k++) {
-        most += (uint64_t)(v->member[k].step->c.nin + v->member[k].step->c.nout);
+        most += (uint64_t)(v->member[k].unit->c.nin + v->member[k].unit->c.nout);
     }
 
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, most * sizeof *arg);
     s->traced = (tensor__traced_t **)tensor__graph_memory(g, most * sizeof *s->traced);
-    v->stream = (tensor__stream_t *)tensor__graph_memory(g, most * sizeof *v->stream);
-    if (!arg || !s->traced || !v->stream || tensor__group_reduce(g, v)) { return g->code; }
+    v->walked = (tensor__walked_t *)tensor__graph_memory(g, most * sizeof *v->walked);
+    if (!arg || !s->traced || !v->walked || tensor__group_reduce(g, v)) { return g->code; }
     s->c.row = tensor__group_row();
     s->c.arg = arg;
     s->c.thread = g->thread;
 
     for (int outs = 0; outs < 2; outs++) {
-        for (int k = 0; k < v->n; k++) { tensor__group_operands(s, v->member[k].step, outs); }
+        for (int k = 0; k < v->n; k++) { tensor__group_operands(s, v->member[k].unit, outs); }
     }
     return 0;
 }
@@ -32639,16 +33469,16 @@ TENSOR__FN int tensor__group_call(tensor_graph_t *g, tensor__step_t *s) {
 // Gives the calls their operands, and lists them. -> code
 TENSOR__FN int tensor__graph_move(tensor_graph_t *g) {
     int64_t calls = 0;
-    tensor__step_t *c;
-    for (tensor__step_t *s = g->first; s; s = s->next) {
+    tensor__unit_t *c;
+    for (tensor__unit_t *s = g->first; s; s = s->next) {
         if (s->again) { continue; }
-        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) {
+        for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) {
             tensor__call_move(g, c);
             g->call[calls++] = c;
         }
         int code = s->group ? tensor__group_call(g, s) : 0;
         if (code) { return code; }
-        if (s->group && tensor__stream_bytes(s->group) < TENSOR__GROUP_FETCHES) { s->group->streams = 0; }
+        if (s->group && tensor__walked_bytes(s->group) < TENSOR__GROUP_FETCHES) { s->group->walks = 0; }
     }
     g->info.calls = calls;
     return 0;
@@ -32665,7 +33495,7 @@ typedef struct tensor__room_t {
 
 // The operand of a call that is argument a of its iterator.
 TENSOR__FN int tensor__member_operand(const tensor__member_t *m, int a) {
-    const tensor_call_t *c = &m->step->c;
+    const tensor_call_t *c = &m->unit->c;
     if (c->row->family == TENSOR_FAMILY_POINTWISE) { return a; }
     return a < m->it.nin ? m->it.slot[a] : c->nin + a - m->it.nin;
 }
@@ -32673,7 +33503,7 @@ TENSOR__FN int tensor__member_operand(const tensor__member_t *m, int a) {
 // How argument a becomes what the body reads.
 TENSOR__FN int tensor__member_way(tensor__member_t *m, int a, int64_t numel) {
     const tensor__iter_arg_t *x = &m->it.arg[a];
-    const tensor_arg_t *operand = &m->step->c.arg[tensor__member_operand(m, a)];
+    const tensor_arg_t *operand = &m->unit->c.arg[tensor__member_operand(m, a)];
     if (!x->data) { return TENSOR__ABSENT; }
     if (tensor__is_flat(operand, numel)) { return x->direct ? TENSOR__AS_IT_IS : TENSOR__CONVERTED; }
     int spread = 1;
@@ -32683,7 +33513,7 @@ TENSOR__FN int tensor__member_way(tensor__member_t *m, int a, int64_t numel) {
 
 // A reduction is a call without a result whose argument its leaves take as it is.
 TENSOR__FN void tensor__member_reduces(tensor__member_t *m) {
-    tensor_call_t c = m->step->c;
+    tensor_call_t c = m->unit->c;
     const tensor_arg_t *x = &c.arg[0];
     c.scratch = m->reduce;
     c.row->cpu(&c);
@@ -32697,10 +33527,10 @@ TENSOR__FN void tensor__member_reduces(tensor__member_t *m) {
 TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t *m, tensor__room_t *r) {
     if (m->reduce) {
         tensor__member_reduces(m);
-    } else if (m->step->c.row->family == TENSOR_FAMILY_POINTWISE) {
-        tensor__pointwise_iter(&m->step->c, &m->it);
+    } else if (m->unit->c.row->family == TENSOR_FAMILY_POINTWISE) {
+        tensor__pointwise_iter(&m->unit->c, &m->it);
     } else {
-        tensor__pointwise_backward_iter(&m->step->c, &m->it);
+        tensor__pointwise_backward_iter(&m->unit->c, &m->it);
     }
     for (int a = 0; a < m->it.nin + m->it.nout; a++) {
         m->way[a] = (uint8_t)tensor__member_way(m, a, v->numel);
@@ -32714,19 +33544,19 @@ TENSOR__FN void tensor__member_begin(const tensor__group_t *v, tensor__member_t 
 // The temporary of the group that is argument a of a call's iterator. NULL = it has memory, or is absent
 TENSOR__FN tensor__traced_t *tensor__member_local(const tensor__member_t *m, int a) {
     if (!m->it.arg[a].data) { return NULL; }
-    tensor__traced_t *e = m->step->traced[tensor__member_operand(m, a)];
+    tensor__traced_t *e = m->unit->traced[tensor__member_operand(m, a)];
     return e && e->local ? e : NULL;
 }
 
 // Gives the temporaries of call k of a group their places in the room, if this is their first call.
-TENSOR__FN void tensor__member_place(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+TENSOR__FN void tensor__member_place(tensor__unit_t *s, int k, int64_t at, tensor__room_t *r) {
     tensor__member_t *m = &s->group->member[k];
     tensor__iter_t *it = &m->it;
     for (int a = 0; a < it->nin + it->nout; a++) {
         tensor__traced_t *e = tensor__member_local(m, a), *old = NULL;
         if (!e) { continue; }
         if (!e->placed) {
-            if (a >= it->nin) { old = tensor__predecessor(s, k, tensor__member_operand(m, a), step); }
+            if (a >= it->nin) { old = tensor__predecessor(s, k, tensor__member_operand(m, a), at); }
             if (old) {
                 e->at = old->at;
                 old->placed = TENSOR__PLACE_GIVEN;
@@ -32741,11 +33571,11 @@ TENSOR__FN void tensor__member_place(tensor__step_t *s, int k, int64_t step, ten
 
 // Gives the arguments of call k of a group their places in the room: temporaries from their first call to
 // their last one, converted operands for this one.
-TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tensor__room_t *r) {
+TENSOR__FN void tensor__member_plan(tensor__unit_t *s, int k, int64_t at, tensor__room_t *r) {
     tensor__member_t *m = &s->group->member[k];
     uint64_t size = tensor__class_size[m->it.compute_class];
     int n = m->it.nin + m->it.nout;
-    tensor__member_place(s, k, step, r);
+    tensor__member_place(s, k, at, r);
 
     for (int a = 0; a < n; a++) {
         int way = m->way[a];
@@ -32765,20 +33595,20 @@ TENSOR__FN void tensor__member_plan(tensor__step_t *s, int k, int64_t step, tens
     }
 }
 
-// Plans the group of a step for the kernels of now. -> bytes of room that a worker needs
-TENSOR__FN uint64_t tensor__group_plan(tensor__step_t *s, int64_t step) {
+// Plans the group of a unit for the kernels of now. -> bytes of room that a worker needs
+TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     tensor__group_t *v = s->group;
     tensor__room_t r;
     r.ngaps = 0;
     r.end = 0;
     for (int k = 0; k < v->n; k++) {
-        tensor__step_t *c = v->member[k].step;
+        tensor__unit_t *c = v->member[k].unit;
         for (int i = 0; i < c->c.nin + c->c.nout; i++) {
             if (c->traced[i] && c->traced[i]->local) { c->traced[i]->placed = TENSOR__NOT_PLACED; }
         }
     }
     for (int k = 0; k < v->n; k++) { tensor__member_begin(v, &v->member[k], &r); }
-    for (int k = 0; k < v->n; k++) { tensor__member_plan(s, k, step, &r); }
+    for (int k = 0; k < v->n; k++) { tensor__member_plan(s, k, at, &r); }
     int64_t least = TENSOR__GROUP_LEAST;
     for (int k = 0; k < v->n; k++) {
         if (v->member[k].reduce) { least = TENSOR__LEAF; }      // no leaf lies in two blocks
@@ -32802,12 +33632,12 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
     uint64_t room = 0;
     int64_t at = 0;
     g->threads = 0;
-    for (tensor__step_t *s = g->first; s; s = s->next, at++) {
+    for (tensor__unit_t *s = g->first; s; s = s->next, at++) {
         if (s->group) {
             uint64_t bytes = tensor__group_plan(s, at);
             room = bytes > room ? bytes : room;
         } else if (s->products) {
-            uint64_t bytes = tensor__made_plan(s);
+            uint64_t bytes = tensor__lazy_plan(s);
             room = bytes > room ? bytes : room;
         } else if (!s->again && s->c.row->scratch && tensor__cpu_scratch(&s->c)) {
             return th->error.code;
@@ -32833,9 +33663,9 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
 // ------------------------------------------------------------------------------
 // >>impl-replay                                    MARK: the end of a capture, replays, the view
 //
-// The end settles what inputs and outputs are, plans, and keeps the graph. A replay runs the steps of the
-// plan one after the other, in slices where it is asked to, and then links gradients. Rejected: threads that
-// run steps side by side (a step is wide enough, and slices would not know where they are).
+// The end settles what inputs and outputs are, plans, and keeps the graph. A replay runs the units of the
+// plan one after the other, in time slices where it is asked to, and then links gradients. Rejected: threads
+// that run units side by side (a unit is wide enough, and time slices would not know where they are).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
@@ -32919,7 +33749,7 @@ TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
 
 // Starts a graph of a GPU, after the host's part of the step. -> code
 TENSOR__FN int tensor__device_run(tensor_graph_t *g, tensor__thread_t *th, int first) {
-    for (tensor__step_t *s = g->first; s; s = s->next) { s->again(s->user, 1); }
+    for (tensor__unit_t *s = g->first; s; s = s->next) { s->again(s->user, 1); }
     return th->error.code ? th->error.code : g->backend->graph_run(g->there, first);
 }
 
@@ -33137,8 +33967,8 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
 TENSOR__INLINE void tensor__group_fetch(const tensor__group_t *v, int k, int64_t first) {
     int64_t n = tensor__least(v->numel - first, v->block);
     if (n <= 0) { return; }
-    for (int i = 0; i < v->streams; i++) {
-        const tensor__stream_t *x = &v->stream[i];
+    for (int i = 0; i < v->walks; i++) {
+        const tensor__walked_t *x = &v->walked[i];
         const char *at = x->data + (first + n * k / v->n) * x->size;
         const char *end = x->data + (first + n * (k + 1) / v->n) * x->size;
         for (; at < end; at += 64) { TENSOR__PREFETCH_SECOND(at); }
@@ -33161,9 +33991,9 @@ TENSOR__FN void tensor__group_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// The kernel of a step that is a group.
+// The kernel of a unit that is a group.
 TENSOR__FN int tensor__cpu_group(tensor_call_t *c) {
-    tensor__group_t *v = ((tensor__step_t *)(void *)((char *)c - offsetof(tensor__step_t, c)))->group;
+    tensor__group_t *v = ((tensor__unit_t *)(void *)((char *)c - offsetof(tensor__unit_t, c)))->group;
     tensor__parallel(v->count, tensor__group_task, v);
     if (v->begin + v->count < v->tasks) { return 0; }
     for (int k = 0; k < v->n; k++) {
@@ -33173,16 +34003,16 @@ TENSOR__FN int tensor__cpu_group(tensor_call_t *c) {
 }
 
 // Counts the changes of what a call wrote.
-TENSOR__INLINE void tensor__step_wrote(tensor__thread_t *th, const tensor__step_t *s) {
+TENSOR__INLINE void tensor__unit_wrote(tensor__thread_t *th, const tensor__unit_t *s) {
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
         if (s->c.arg[i].role == TENSOR_READ || !s->c.arg[i].storage) { continue; }
         tensor__bump(th, s->c.arg[i].storage, s->c.row->name);
-        s->c.arg[i].storage->write_site = s->site;
+        TENSOR__ATOMIC_NOTE(&s->c.arg[i].storage->write_site, s->site);
     }
 }
 
-// Runs the kernel of a step. -> code
-TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+// Runs the kernel of a unit. -> code
+TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__unit_t *s) {
     if (s->drawn) {
         s->c.rng.seed = g->rng.seed;
         s->c.rng.offset = g->rng.offset + s->offset;
@@ -33190,8 +34020,8 @@ TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph
     return th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
 }
 
-// Runs one step, or a part of a group. -> code
-TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__step_t *s) {
+// Runs one unit, or a part of a group. -> code
+TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t *g, tensor__unit_t *s) {
     if (s->again) {
         s->again(s->user, 1);
         return th->error.code;
@@ -33200,9 +34030,9 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     if (code) { return code; }
     const tensor__group_t *v = s->group;
     if (!v) {
-        tensor__step_wrote(th, s);
+        tensor__unit_wrote(th, s);
     } else if (v->begin + v->count == v->tasks) {
-        for (int k = 0; k < v->n; k++) { tensor__step_wrote(th, v->member[k].step); }
+        for (int k = 0; k < v->n; k++) { tensor__unit_wrote(th, v->member[k].unit); }
     }
     return 0;
 }
@@ -33212,11 +34042,11 @@ TENSOR__FN TENSOR__NOINLINE void tensor__graph_move_to(tensor_graph_t *g, tensor
     g->thread = th;
     g->threads = 0;
     for (tensor__traced_t *e = g->traced; e; e = e->next) { e->stand_in.home = th; }
-    for (tensor__step_t *s = g->first; s; s = s->next) {
+    for (tensor__unit_t *s = g->first; s; s = s->next) {
         s->c.thread = th;
         if (s->again) { continue; }
-        tensor__step_t *c;
-        for (int k = 0; (c = tensor__step_part(s, k)) != NULL; k++) { c->c.thread = th; }
+        tensor__unit_t *c;
+        for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) { c->c.thread = th; }
     }
 }
 
@@ -33238,12 +34068,12 @@ TENSOR__INLINE int tensor__group_begun(const tensor_graph_t *g) {
     return g->at && g->at->group && g->at->group->begin > 0;
 }
 
-// Whether a step of the graph can begin or go on now; in_slices: it is done by tensor_graph_resume. The
+// Whether a step of the graph can begin or go on now; resumes: it is done by tensor_graph_resume. The
 // thread has the graph for itself. -> code
-TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int resumes) {
     int code = tensor__graph_unfit(g, th, op);
     if (code) { return code; }
-    TENSOR__REFUSE_CODE(g->at && !in_slices, UNSUPPORTED,
+    TENSOR__REFUSE_CODE(g->at && !resumes, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
     if (g->thread != th) { tensor__graph_move_to(g, th); }
     int under_way = tensor__under_way(g);
@@ -33255,13 +34085,13 @@ TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, cons
 }
 
 // Takes the graph for the calling thread, if a step of it can begin or go on now. -> code
-TENSOR__FN int tensor__graph_enter(tensor_graph_t *g, tensor__thread_t *th, const char *op, int in_slices) {
+TENSOR__FN int tensor__graph_enter(tensor_graph_t *g, tensor__thread_t *th, const char *op, int resumes) {
     TENSOR__REFUSE_CODE(tensor__refuses(th, -1), UNSUPPORTED, "%s: not in a capture", op);
     if (th->error.code) { return th->error.code; }
     int code = tensor__graph_bad(g, op);
     if (code) { return code; }
     int busy = TENSOR__ATOMIC_ADD(&g->busy, 1) != 0;
-    if (!busy) { code = tensor__graph_ready(g, th, op, in_slices); }
+    if (!busy) { code = tensor__graph_ready(g, th, op, resumes); }
     if (busy || code) { (void)TENSOR__ATOMIC_ADD(&g->busy, -1); }
     TENSOR__REFUSE_CODE(busy, OWNER, "%s: the graph runs; one thread at a time may run it", op);
     return code;
@@ -33294,7 +34124,7 @@ TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) 
         code = tensor__device_run(g, th, 0);
     } else {
         tensor__graph_begin(g, th);
-        for (tensor__step_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
+        for (tensor__unit_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
     if (code) { return code; }
@@ -33337,7 +34167,7 @@ TENSOR__FN double tensor__microseconds(void) {
 TENSOR__FN double tensor__microseconds(void) { return (double)clock() * 1e6 / (double)CLOCKS_PER_SEC; }
 #endif
 
-enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for at least, to be done in slices
+enum { TENSOR__PAUSE_SHARES = 64 };     // that a kernel cuts its work for at least, to be done in time slices
 
 TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
     const tensor__pause_t *p = (const tensor__pause_t *)arg;
@@ -33345,9 +34175,9 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 }
 
 // Runs the tasks on this thread alone.
-TENSOR__FN void tensor__slice_alone(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
-    (void)self;
-    for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
+TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn,
+                                         void *arg) {
+    for (int64_t i = 0; i < ntasks && !(self->over && *self->over); i++) { fn(arg, i, 0); }
 }
 
 // Learns from a task. A long one counts at once, but an interruption of the thread no more than double; what
@@ -33361,30 +34191,32 @@ TENSOR__INLINE void tensor__pause_learn(tensor__pause_t *p, double took) {
     }
 }
 
-// Runs the tasks of a round that earlier slices have not done, a task for each thread at a time, until the
-// slice is over. With more threads than the scratch has room for, one task at a time, which uses this thread
-// alone.
-TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+// Runs the tasks of a round that earlier time slices have not done, a task for each thread at a time, until
+// the time slice is over. With more threads than the scratch has room for, one task at a time, which uses
+// this thread alone.
+TENSOR__FN void tensor__pause_run(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
     tensor__pause_t *p = (tensor__pause_t *)(void *)self;
     if (p->paused || p->round++ < p->done) { return; }
     p->paused = p->some && p->now + p->us > p->until;
     p->fn = fn;
     p->arg = arg;
-    tensor__slice_t alone;
+    tensor__time_slice_t alone;
     int threads = p->thread->ctx->pool.n;
     int one = self->in_order || threads > self->workers;
-    alone.run = tensor__slice_alone;
+    alone.run = tensor__time_slice_alone;
     alone.next_stage = NULL;            // a task has no such loop
     alone.kept = self->kept;
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
-    p->thread->slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
+    alone.over = NULL;
+    p->thread->time_slice = threads > self->workers ? &alone : NULL;    // the tasks are done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
         tensor__parallel(n, tensor__pause_task, p);
         p->tasks += n;
         p->some = 1;
+        if (self->over && *self->over) { p->tasks = ntasks; }
         double took = -p->now;
         p->now = tensor__microseconds();
         took += p->now;
@@ -33396,11 +34228,11 @@ TENSOR__FN void tensor__pause_run(tensor__slice_t *self, int64_t ntasks, tensor_
         p->done++;
         p->tasks = 0;
     }
-    p->thread->slice = self;
+    p->thread->time_slice = self;
 }
 
 // The next stage of the kernel's loop. The rounds of a stage that is over are forgotten.
-TENSOR__FN int tensor__pause_stage(tensor__slice_t *self, int64_t *i) {
+TENSOR__FN int tensor__pause_stage(tensor__time_slice_t *self, int64_t *i) {
     tensor__pause_t *p = (tensor__pause_t *)(void *)self;
     if (p->paused) { return 0; }
     if (*i >= 0) {
@@ -33411,10 +34243,10 @@ TENSOR__FN int tensor__pause_stage(tensor__slice_t *self, int64_t *i) {
     return 1;
 }
 
-// Whether the kernel of a step can be done in slices: what it writes is written by its tasks, or once more
-// when it runs to its end, and it reads nothing that it has changed, except where tasks change elements of
-// their own.
-TENSOR__FN int tensor__may_pause(const tensor__step_t *s) {
+// Whether the kernel of a unit can be done in time slices: what it writes is written by its tasks, or once
+// more when it runs to its end, and it reads nothing that it has changed, except where tasks change elements
+// of their own.
+TENSOR__FN int tensor__may_pause(const tensor__unit_t *s) {
     const tensor_call_t *c = &s->c;
     if (!c->row) { return 0; }
     switch (c->row->family) {
@@ -33454,29 +34286,30 @@ TENSOR__FN void tensor__pause_swap(tensor__pause_t *p, tensor__thread_t *th) {
     p->scratch_bytes = bytes;
 }
 
-// Takes the scratch of the calls that can be done in slices. -> code
+// Takes the scratch of the calls that can be done in time slices. -> code
 TENSOR__FN int tensor__pause_reserve(tensor_graph_t *g, tensor__thread_t *th) {
     tensor__pause_t *p = &g->pause;
     int code = 0;
-    p->slice.run = tensor__pause_run;
-    p->slice.next_stage = tensor__pause_stage;
-    p->slice.in_order = 0;
-    p->slice.kept = p->kept;
-    p->slice.shares = g->threads < TENSOR__PAUSE_SHARES / 2 ? (int)TENSOR__PAUSE_SHARES : 2 * g->threads;
-    p->slice.workers = g->threads;
+    p->time_slice.run = tensor__pause_run;
+    p->time_slice.next_stage = tensor__pause_stage;
+    p->time_slice.in_order = 0;
+    p->time_slice.over = NULL;
+    p->time_slice.kept = p->kept;
+    p->time_slice.shares = g->threads < TENSOR__PAUSE_SHARES / 2 ? (int)TENSOR__PAUSE_SHARES : 2 * g->threads;
+    p->time_slice.workers = g->threads;
     tensor__pause_swap(p, th);
-    th->slice = &p->slice;
-    for (tensor__step_t *s = g->first; s && !code; s = s->next) {
+    th->time_slice = &p->time_slice;
+    for (tensor__unit_t *s = g->first; s && !code; s = s->next) {
         if (tensor__may_pause(s) && s->c.row->scratch) { code = tensor__cpu_scratch(&s->c); }
     }
-    th->slice = NULL;
+    th->time_slice = NULL;
     tensor__pause_swap(p, th);
     p->ready = !code;
     return code;
 }
 
-// Runs a part of the call of a step. -> code
-TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, double now,
+// Runs a part of the call of a unit. -> code
+TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tensor__unit_t *s, double now,
                                   double until) {
     tensor__pause_t *p = &g->pause;
     p->thread = th;
@@ -33486,25 +34319,26 @@ TENSOR__FN int tensor__graph_part(tensor_graph_t *g, tensor__thread_t *th, tenso
     p->now = now;
     p->until = until;
     tensor__pause_swap(p, th);
-    th->slice = &p->slice;
+    th->time_slice = &p->time_slice;
     int code = tensor__graph_launch(th, g, s);
-    th->slice = NULL;
+    th->time_slice = NULL;
     tensor__pause_swap(p, th);
     s->us = (float)p->usual;
     if (code || !p->paused) { p->stage = p->done = p->tasks = 0; }
-    if (!code && !p->paused) { tensor__step_wrote(th, s); }
+    if (!code && !p->paused) { tensor__unit_wrote(th, s); }
     return code;
 }
 
-// Plans the graph, and takes the scratch of calls in slices, unless that is done. -> code
-TENSOR__FN int tensor__slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
+// Plans the graph, and takes the scratch of calls in time slices, unless that is done. -> code
+TENSOR__FN int tensor__time_slice_ready(tensor_graph_t *g, tensor__thread_t *th) {
     int code = tensor__graph_planned(g, th) ? 0 : tensor__graph_plan(g);
     if (!code && !g->pause.ready && !th->denies) { code = tensor__pause_reserve(g, th); }
     return code;
 }
 
 // Runs the tasks of a group that come next, one for each thread. -> code; *done: the group has ended
-TENSOR__FN int tensor__slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__step_t *s, int *done) {
+TENSOR__FN int tensor__time_slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__unit_t *s,
+                                        int *done) {
     tensor__group_t *v = s->group;
     v->count = tensor__least(v->tasks - v->begin, g->threads);
     int code = tensor__graph_run(th, g, s);
@@ -33515,22 +34349,22 @@ TENSOR__FN int tensor__slice_group(tensor_graph_t *g, tensor__thread_t *th, tens
 }
 
 // Notes how long a call takes. The long time of an interrupted run fades by halves.
-TENSOR__INLINE void tensor__step_took(tensor__step_t *s, double us) {
+TENSOR__INLINE void tensor__unit_took(tensor__unit_t *s, double us) {
     float took = (float)us;
     s->us = took < s->us ? (s->us + took) / 2 : took;
 }
 
 // Runs the call that the graph is at, or a part of it until a time, then goes to the next one if it has
 // ended. now: the time before, then after. -> code
-TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
-    tensor__step_t *s = g->at;
+TENSOR__FN int tensor__time_slice_call(tensor_graph_t *g, tensor__thread_t *th, double *now, double until) {
+    tensor__unit_t *s = g->at;
     int under_way = tensor__under_way(g);
-    int code = under_way ? 0 : tensor__slice_ready(g, th);
+    int code = under_way ? 0 : tensor__time_slice_ready(g, th);
     if (code) { return code; }
     int pauses = (g->pause.ready || under_way) && tensor__may_pause(s);
     int done = 1;
     if (s->group) {
-        code = tensor__slice_group(g, th, s, &done);
+        code = tensor__time_slice_group(g, th, s, &done);
     } else if (pauses) {
         code = tensor__graph_part(g, th, s, *now, until);
         done = !tensor__under_way(g);
@@ -33542,12 +34376,12 @@ TENSOR__FN int tensor__slice_call(tensor_graph_t *g, tensor__thread_t *th, doubl
     if (code) { return code; }
     double then = *now;
     *now = tensor__microseconds();
-    if (!(pauses && g->pause.some)) { tensor__step_took(s, *now - then); }
+    if (!(pauses && g->pause.some)) { tensor__unit_took(s, *now - then); }
     return 0;
 }
 
-// Runs a slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
-TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
+// Runs a time slice of a step. -> 1: the step is done; 0: more of it is left; less than 0: minus a code
+TENSOR__FN int tensor__graph_time_slice(tensor_graph_t *g, tensor__thread_t *th, double budget_us) {
     if (g->backend) {                   // the device does the step; the host's share is one call
         int code = tensor__graph_whole(g, th);
         return code ? -code : 1;
@@ -33560,7 +34394,7 @@ TENSOR__FN int tensor__graph_slice(tensor_graph_t *g, tensor__thread_t *th, doub
 
     int more = g->at != NULL;           // the first call runs whatever it takes
     while (more) {
-        int code = tensor__slice_call(g, th, &now, begin + budget_us);
+        int code = tensor__time_slice_call(g, th, &now, begin + budget_us);
         if (code) { return -code; }
         more = g->at && !tensor__under_way(g) && now - begin + (double)g->at->us <= budget_us;
     }
@@ -33577,7 +34411,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     if (budget_us != budget_us) {
         tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
     } else {
-        done = tensor__graph_slice(g, th, budget_us);
+        done = tensor__graph_time_slice(g, th, budget_us);
     }
     tensor__graph_leave(g);
     return done;
@@ -33598,7 +34432,7 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     tensor_graph_call_t call;
     memset(&call, 0, sizeof call);
     if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY || i < 0 || i >= g->info.calls) { return call; }
-    const tensor__step_t *s = g->call[i];
+    const tensor__unit_t *s = g->call[i];
     call.op = tensor__call_name(&s->c);
     call.site = s->site;
     call.inputs = s->c.nin;
@@ -33606,15 +34440,18 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.stream = s->drawn ? (int64_t)s->offset : -1;
     call.group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
-    call.call_ = s;
+    call.graph_ = g;
+    call.index_ = i;
     return call;
 }
 
 TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call_t *call, int i) {
     tensor_graph_operand_t o;
     memset(&o, 0, sizeof o);
-    if (!call || !call->call_ || i < 0 || i >= call->inputs + call->outputs) { return o; }
-    const tensor__step_t *s = (const tensor__step_t *)call->call_;
+    const tensor_graph_t *g = call ? call->graph_ : NULL;
+    if (!g || g->state != TENSOR__GRAPH_READY || call->index_ >= g->info.calls) { return o; }
+    const tensor__unit_t *s = g->call[call->index_];
+    if (i < 0 || i >= s->c.nin + s->c.nout) { return o; }
     const tensor_arg_t *a = &s->c.arg[i];
     const tensor__traced_t *e = s->traced[i];
     if (!a->data && !a->storage) { return o; }
@@ -33644,6 +34481,45 @@ TENSOR_API tensor_graph_operand_t (tensor_graph_operand)(const tensor_graph_call
         o.offset = e->at + (uint64_t)((const char *)a->data - first);
     }
     return o;
+}
+
+TENSOR__FN double tensor__conv_flops(const char *name, const tensor_arg_t *a, const tensor_arg_t *b,
+                                     const tensor_arg_t *y) {
+    if (strncmp(name, "conv", 4) != 0) { return 0; }                    // im2col, col2im
+    const tensor_arg_t *first = strcmp(name, "conv_weight") == 0 ? y : b;
+    if (first->ndim == 0 || first->numel == 0) { return 0; }
+    double taps = (double)(first->numel / first->dims[0]);              // of one channel of the weights
+    int places = first == y || strncmp(name, "conv_transpose", 14) == 0;
+    return 2 * taps * (double)(places ? a->numel : y->numel);
+}
+
+// q: query, key, value; back: with the gradients of all three.
+TENSOR__FN double tensor__attention_flops(const tensor_arg_t *q, int back) {
+    if (q[0].ndim < 2 || q[1].ndim < 2 || q[2].ndim < 2 || q[0].numel == 0) { return 0; }
+    double e = (double)TENSOR__WIDE(&q[0]), ev = (double)TENSOR__WIDE(&q[2]);
+    double scores = (double)q[0].numel / e * (double)TENSOR__HIGH(&q[1]);
+    return 2 * scores * (back ? 3 * e + 2 * ev : e + ev);
+}
+
+TENSOR_API double (tensor_graph_flops)(const tensor_graph_call_t *call) {
+    const tensor_call_t *c = call ? call->kernel : NULL;
+    if (!c || !c->row) { return 0; }
+    const tensor_arg_t *a = c->arg, *y = &c->arg[c->nin];
+    const char *name = c->row->name;
+    int back = strstr(name, "_backward") != NULL;
+    switch (c->row->family) {
+    case TENSOR_FAMILY_MATMUL:
+        return a->ndim ? 2 * (double)y->numel * (double)TENSOR__WIDE(a) : 0;
+    case TENSOR_FAMILY_CONV:
+        return tensor__conv_flops(name, a, a + 1, y);
+    case TENSOR_FAMILY_ATTENTION:               // behind the gradient
+        return tensor__attention_flops(a + back, back);
+    case TENSOR_FAMILY_RECURRENT:               // gates, or their gradients, and the weights of the state
+        if (back) { return 2 * (double)y->numel * (double)TENSOR__WIDE(a + 4); }
+        return 2 * (double)a->numel * (double)TENSOR__WIDE(a + 1);
+    default:
+        return 0;
+    }
 }
 
 TENSOR_API const void *(tensor_graph_memory)(tensor_t *x) {
@@ -33688,10 +34564,15 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     if (code) { return code; }
     char line[2000];
     tensor__text_t s = {line, sizeof line, 0};
+    double flops = 0;
+    for (int64_t i = 0; i < g->info.calls; i++) {
+        tensor_graph_call_t call = (tensor_graph_call)(g, i);
+        flops += (tensor_graph_flops)(&call);
+    }
     tensor__text(&s, "graph: %d calls, %d groups of them run block by block, inputs %u bytes, outputs %u, "
-                 "temporaries %u in a block of %u and workers' blocks of %u", g->info.calls, g->info.groups,
-                 g->info.input_bytes, g->info.output_bytes, g->info.temporary_bytes, g->info.packed_bytes,
-                 g->info.room_bytes);
+                 "temporaries %u in a block of %u and workers' blocks of %u, products of %u operations",
+                 g->info.calls, g->info.groups, g->info.input_bytes, g->info.output_bytes,
+                 g->info.temporary_bytes, g->info.packed_bytes, g->info.room_bytes, (uint64_t)flops);
     int bad = puts(line) < 0;
     for (int64_t i = 0; i < g->info.calls && !bad; i++) {
         tensor_graph_call_t call = (tensor_graph_call)(g, i);
@@ -33701,6 +34582,8 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         tensor__puts(&s, " ->");
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
         if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
+        flops = (tensor_graph_flops)(&call);
+        if (flops > 0) { tensor__text(&s, ", %u operations", (uint64_t)flops); }
         tensor__text(&s, "%w", call.site);
         bad = puts(line) < 0;
     }
@@ -33791,17 +34674,17 @@ TENSOR__END
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_DBL(f) {NULL}
 #define TENSOR__INTEGER_FLT(f) NULL
-#define TENSOR__INTEGER_NUM(f) f
+#define TENSOR__INTEGER_NUM(f) TENSOR__BUILT(f)
 #define TENSOR__INTEGER_DBL(f) NULL
 #ifdef TENSOR_NO_AUTOGRAD
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
-    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, tensor__f_##name##_f64, NULL,                           \
+    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, TENSOR__BUILT(tensor__f_##name##_f64), NULL,            \
     TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
 #else
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
     TENSOR__VECTOR_##kind(tensor__f_##name), TENSOR__VECTOR_##kind(tensor__b_##name),                        \
-    tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
-    {d0, d1, d2}, {r0, r1, r2}
+    TENSOR__BUILT(tensor__f_##name##_f64), TENSOR__BUILT(tensor__b_##name##_f64),                            \
+    TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, cast)                                                             \
     TENSOR__ROW_OF(ID, name, 1, kind, TENSOR__READ(dA), TENSOR__GRAD(tensor__grad_pointwise),                \
@@ -33818,11 +34701,11 @@ TENSOR__END
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast)                                                            \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
-                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, TENSOR__BUILT(tensor__f_##name##_f64),     \
+                   NULL, TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast)                                                                   \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #undef TENSOR__ROW_OF
@@ -33832,9 +34715,52 @@ TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TEN
 #undef TENSOR__TESTS
 #undef TENSOR__BITS
 #undef TENSOR__READ
-#define TENSOR__PASS 0
-#define TENSOR__PASS_WORDS
-#include TENSOR_SELF
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_C
+#undef F_P
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_FLOORDIV
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_AND
+#undef F_OR
+#undef F_SEL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_TRUNC
+#undef F_EXP
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
 #define TENSOR__KERNEL(name) tensor__cpu_##name, NULL
 #define TENSOR__KERNEL_WITH(name, scratch) tensor__cpu_##name, tensor__scratch_##scratch
 #define TENSOR__NO_KERNEL NULL, NULL
@@ -33893,7 +34819,7 @@ TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
     if (th->written) {
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return t;
@@ -33976,7 +34902,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
     if (th->written) {          // tensor_data_mut
-        th->written->write_site = site;
+        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
         th->written = NULL;
     }
     return p;
@@ -34003,10 +34929,21 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 }
 #endif
 
+#ifndef TENSOR__MORE_KERNELS        // else tensor_nn.h goes on inside
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
+#endif
 
 #endif   // TENSOR_IMPLEMENTATION
 

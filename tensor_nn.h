@@ -2683,7 +2683,7 @@ TENSOR_API tensor_t *nn_scaler_scale(tensor_t *scaler, tensor_t *loss);
 // nn_scaler_step makes the step, as nn_step, or skips it if a gradient was infinite or NaN. Neither waits
 // for a device; skipped steps do not count.
 //   -> code;  errors as nn_step, SHAPE, DEVICE (scaler and gradients), UNSUPPORTED (unscaled since the last
-//      step or nn_zero_grad; first in a capture)
+//      step, update or nn_zero_grad; first in a capture)
 TENSOR_API int nn_scaler_unscale(tensor_t *scaler, nn_optimizer_t *o);
 TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 // Lowers or raises the scale; call it once after the steps of all optimizers.
@@ -2846,7 +2846,8 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 // One sample of one epoch. While its function runs, the generator is the calling thread's as well.
 typedef struct nn_item_t {
     int64_t index, epoch;
-    tensor_generator_t generator;           // made of the loader's seed, index and epoch
+    tensor_generator_t generator;           // made of the loader's seed, index and epoch, and of the place in
+                                            // the epoch where a sampler or indices can repeat a sample
 } nn_item_t;
 
 enum { NN_END = -1 };                       // next: there is no further sample in this epoch
@@ -2965,12 +2966,6 @@ TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 // Ends its threads and frees it before tensor_shutdown does.   -> code;  errors none
 TENSOR_API int nn_data_loader_free(nn_data_loader_t *l);
 
-// Parses the bytes of an IDX file (MNIST and similar data sets).
-//   -> new u8 i8 i16 i32 f32 or f64
-//   errors  FORMAT (not IDX, truncated, trailing bytes, gzip), SHAPE, OUT_OF_MEMORY
-TENSOR_API tensor_t *nn_parse_idx(const void *data, size_t size);
-// The same from a file.   -> as above;  errors as above, IO
-TENSOR_API tensor_t *nn_read_idx(const char *path);
 #define nn_next(...) TENSOR__CALL_KIND(int, nn_next, __VA_ARGS__)
 TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_tensor_dataset(...)                                                                               \
@@ -2978,8 +2973,6 @@ TENSOR_API nn_dataset_t nn__at_dataset(const char *site, nn_dataset_t d);
 #define nn_subset(...) nn__at_dataset(TENSOR__IN(nn_subset), (nn_subset)(__VA_ARGS__))
 #define nn_random_split(...) TENSOR__CALL_KIND(int, nn_random_split, __VA_ARGS__)
 #define nn_data_loader_free(...) TENSOR__CALL_KIND(int, nn_data_loader_free, __VA_ARGS__)
-#define nn_parse_idx(...) TENSOR__CALL(nn_parse_idx, __VA_ARGS__)
-#define nn_read_idx(...) TENSOR__CALL(nn_read_idx, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>files                                          MARK: safetensors
@@ -3052,7 +3045,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
-//   m, opt  not while a step of theirs is under way in slices (tensor_graph_resume): they are half changed
+//   m, opt  not while a step of theirs is under way in time slices (tensor_graph_resume): they are half
+//           changed
 //   block   size bytes, of any alignment
 //   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
 //      nn_snapshot_size
@@ -3098,7 +3092,8 @@ typedef struct nn_load_args_t {
     const nn_rename_t *renames TENSOR_INIT; // nrenames of them; the first that fits a name counts
     int nrenames TENSOR_INIT;
     // Of a partial load, before the module changes: missing 1 = a name of the module that the file lacks,
-    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL.
+    // 0 = one of the file (behind the prefix, not renamed) that the module lacks. May be NULL. An error that
+    // it raises is that of the load.
     void (*unmatched)(void *user, const char *name, int missing) TENSOR_INIT;
     void *user TENSOR_INIT;
 } nn_load_args_t;
@@ -3142,12 +3137,12 @@ typedef struct nn_checkpoint_t {
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
-    nn_data_loader_t *loader;               // over the same dataset, in batches of the same size
+    nn_data_loader_t *loader;               // over the same dataset; with another batch_size, FORMAT
     int64_t step;
 } nn_checkpoint_t;
 // Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
 // reads the other functions' files too, where they have what is asked for. After an error nothing changed.
-//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint
+//   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint, SHAPE (a number of the plateau, to save)
 TENSOR_API int nn_checkpoint_save(const char *path, const nn_checkpoint_t *c);
 TENSOR_API int nn_checkpoint_load(const char *path, nn_checkpoint_t *c);
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
@@ -3592,7 +3587,8 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 // ------------------------------------------------------------------------------
 
 // A second guard: a file may have included this header before it asked for the implementation.
-#if defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)
+#if (defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_BACKEND)) && \
+    !defined(TENSOR_SHARED_7C1E)
 #define TENSOR__LATER
 #include "tensor.h"
 #undef TENSOR__LATER
@@ -3602,8 +3598,9 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 #define TENSOR_NN_SHARED_7C1E
 
 #ifdef TENSOR__PORTABLE
+TENSOR__INSIDE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
@@ -3891,10 +3888,10 @@ NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: the place of its kernels (see NN__EACH); outputs of a tile, taps of a tile, floats of a
-// vector, rows of gather. All are 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: the place of its kernels (see NN__EACH), elements of a leaf of a sum; outputs of a tile,
+// taps of a tile, floats of a vector, rows of gather, which are 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
-    int place, mr, kt, lanes, gr;
+    int place, leaf, mr, kt, lanes, gr;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -3948,7 +3945,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                                  nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU_WITH(plane_norm, plane_norm),                                 nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
     X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             NOGRAD,                  0,                                                               AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
@@ -3966,7 +3963,7 @@ typedef struct nn__cpu_t {
     X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                                   nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
     X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                         nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
     X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               WIDEST) \
-    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU_WITH(plane_norm, plane_norm),                                 nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
     X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
     X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
     X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               FULL) \
@@ -4104,9 +4101,10 @@ NN_LOSSES(TENSOR__X)
 
 #ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+TENSOR__OUTSIDE
 #endif
 #endif   // TENSOR_NN_SHARED_7C1E
 #endif
@@ -4162,11 +4160,6 @@ NN_LOSSES(TENSOR__X)
 #define NN__R float
 #define NN__S float
 #else
-#define TENSOR__PASS 0   // whose closing lines also end these macros
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC push_options
-#pragma GCC diagnostic push
-#endif
 #if TENSOR_NN__PASS == 6
 #define NN__R double
 #else
@@ -5582,9 +5575,10 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
-TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), NN__MR, NN__KT, V_N, NN__GR};
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), (int)NN__LEAF, NN__MR, NN__KT,
+                                      V_N, NN__GR};
 #else
-static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
+static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, 0, 0, 0, 0};
 #endif
 
 #undef NN__LOAD
@@ -5592,7 +5586,39 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
 #undef NN__R
 #undef NN__S
 #undef NN__EVEN
-#if TENSOR_NN__PASS > 5 || !defined(TENSOR__MORE_KERNELS)
+#if TENSOR_NN__PASS > 5
+#undef V_N
+#undef V_F
+#undef V_LOAD
+#undef V_STORE
+#undef V_SET
+#undef V_ZERO
+#undef V_ADD
+#undef V_SUB
+#undef V_MUL
+#undef V_DIV
+#undef V_FMA
+#undef V_NEG
+#undef V_ABS
+#undef V_SQRT
+#undef V_EXP
+#undef V_LOG
+#undef V_LOG1P
+#undef V_SIGMOID
+#undef V_TANH
+#undef V_LT
+#undef V_GT
+#undef V_EQ
+#undef V_SEL
+#undef V_MAX
+#undef V_HSUM
+#undef V_HMAX
+#undef V_MAXR
+#undef V_AHEAD
+#undef V_PART
+#undef V_PUT_PART
+#undef V_CUT_PART
+#elif !defined(TENSOR__MORE_KERNELS)
 #define TENSOR__PASS_CLOSE
 #include "tensor.h"
 #undef TENSOR__PASS_CLOSE
@@ -5641,11 +5667,23 @@ NN_LOSSES(NN__X)
 #include "tensor.h"
 #endif
 
-// The inside of the library begins, see >>kernels of tensor.h.
+#ifndef TENSOR__MORE_KERNELS        // else tensor.h left it open
+// The inside of the library begins: calls of public functions do not record their site, because the user's
+// own call does.
+TENSOR__INSIDE
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE ((const char *)0)
+#define TENSOR__IN(function) ((const char *)0)
+#define TENSOR__STAMP(site, result) (result)
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 1
+#define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#endif
 
 // The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
 // compiled together with this part of the file.
@@ -5839,10 +5877,10 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     return nn__max(nn__ceil(n, tasks), 1);
 }
 
-enum { NN__PART = 1 << 21 };            // multiply-adds of a task of a kernel that is done in slices, at most
+enum { NN__PART = 1 << 21 };            // multiply-adds of a task in a time slice, at most
 
-// Whether the calling kernel is done in slices (tensor_graph_resume), for which its tasks are short.
-TENSOR__FN int nn__in_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
+// Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_time_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
 
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
@@ -6024,23 +6062,23 @@ TENSOR__FN int nn__same_shape(const tensor_t *a, const tensor_t *b) {
            (a->ndim == 0 || memcmp(a->dims, b->dims, (size_t)a->ndim * sizeof(int64_t)) == 0);
 }
 
-// The defaults of an args struct are in one list: NN__FILL(args, NN__OR(eps, 1e-5) ...). A member that is 0
-// becomes the default and TENSOR_ZERO becomes 0; NN__OR_COUNT has those that are integers. The list is
-// applied to the args of a call whose macro marked them with TENSOR__NO_SURPLUS (args without the mark are
+// The defaults of an args struct `a` are in one list: NN__FILL(args, a, NN__OR(a, eps, 1e-5) ...). A member
+// that is 0 becomes the default and TENSOR_ZERO becomes 0; NN__OR_COUNT has those that are integers. The list
+// is applied to the args of a call whose macro marked them with TENSOR__NO_SURPLUS (args without the mark are
 // taken literally), and to zeros for name_defaults().
 TENSOR__FN TENSOR__NOINLINE double nn__or(double v, double value) {
     if (v == 0) { return value; }
     return v == TENSOR_ZERO ? 0 : v;
 }
 
-#define NN__OR(member, value) a->member = nn__or(a->member, value);
-#define NN__OR_COUNT(member, value)                                                                          \
-    if (a->member == 0) {                                                                                    \
-        a->member = value;                                                                                   \
-    } else if (a->member == TENSOR_ZERO) {                                                                   \
-        a->member = 0;                                                                                       \
+#define NN__OR(a, member, value) (a)->member = nn__or((a)->member, value);
+#define NN__OR_COUNT(a, member, value)                                                                       \
+    if ((a)->member == 0) {                                                                                  \
+        (a)->member = value;                                                                                 \
+    } else if ((a)->member == TENSOR_ZERO) {                                                                 \
+        (a)->member = 0;                                                                                     \
     }
-#define NN__FILL(args, set)                                                                                  \
+#define NN__FILL(args, a, set)                                                                               \
     TENSOR__FN void nn__fill_##args(args##_args_t *a) {                                                      \
         (void)a;                                                                                             \
         set                                                                                                  \
@@ -6056,17 +6094,18 @@ TENSOR__FN TENSOR__NOINLINE double nn__or(double v, double value) {
     }
 // Whether a call's macro, or its C++ function, filled the args `a`: 0 is the default.
 #define NN__CALLED(a) ((a).options_are_named_ == TENSOR__NO_SURPLUS)
-#define NN__FILL_DEFAULTS(args, set) NN__FILL(args, set) NN__DEFAULTS(args, args)
+#define NN__FILL_DEFAULTS(args, a, set) NN__FILL(args, a, set) NN__DEFAULTS(args, args)
 // Begins a function of the args `a`, a struct args_args_t: fills them. 0 after raising.
 #define NN__TAKE(op, args, a)                                                                                \
     (!nn__too_many(op, (a).site_, (a).options_are_named_) &&                                                 \
      (NN__CALLED(a) ? (nn__fill_##args(&(a)), 1) : 1))
-// tensor_op_with(a), whose result is `run`.
-#define NN__FRONT(op, args, run)                                                                             \
+// tensor_op_with(a), whose result is `run`, an expression of a.
+#define NN__FRONT(op, args, a, run)                                                                          \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         return tensor__at(a.site_, NN__TAKE(#op, args, a) ? run : TENSOR__(poison));                         \
     }
-#define NN__OWN_FRONT(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__FRONT(op, tensor_##op, run)
+#define NN__OWN_FRONT(op, a, set, run)                                                                       \
+    NN__FILL_DEFAULTS(tensor_##op, a, set) NN__FRONT(op, tensor_##op, a, run)
 
 // t, which was made on the default device, moved to the device of x.
 TENSOR__FN tensor_t *nn__beside(tensor_t *t, const tensor_t *x) {
@@ -6275,7 +6314,7 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
 }
 
 // tensor_op_with(a), whose result is `run`; its temporaries are freed with the scope.
-#define NN__SCOPED(op, args, run)                                                                            \
+#define NN__SCOPED(op, args, a, run)                                                                         \
     TENSOR_API tensor_t *tensor_##op##_with(args##_args_t a) {                                               \
         tensor_scope_t scope;                                                                                \
         if (!NN__TAKE(#op, args, a)) { return tensor__at(a.site_, TENSOR__(poison)); }                       \
@@ -6283,7 +6322,8 @@ TENSOR__FN int nn__ready(const char *name, const char *args, tensor_t *const *in
         return tensor__at(a.site_, scope.thread ? (tensor_scope_return)(scope, run) : TENSOR__(poison));     \
     }
 
-#define NN__OPTIONS(op, set, run) NN__FILL_DEFAULTS(tensor_##op, set) NN__SCOPED(op, tensor_##op, run)
+#define NN__OPTIONS(op, a, set, run)                                                                         \
+    NN__FILL_DEFAULTS(tensor_##op, a, set) NN__SCOPED(op, tensor_##op, a, run)
 
 // Opens the scope of a front that is made of public ops. Its inputs become what autocast makes of them for
 // the class `to`; the ops inside are not cast. The scope has no thread if memory was short: raised.
@@ -6376,7 +6416,7 @@ TENSOR__FN int nn__cpu_linear(tensor_call_t *c) {
     a.arg = arg;
     a.nin = a.nout = 1;
     a.compute = arg[0].dtype;
-    nn__run(1, nn__linear_then, &a);    // of a product that is done in slices, it is the last one
+    nn__run(1, nn__linear_then, &a);    // of a product that is done in time slices, it is the last one
     return TENSOR_OK;
 }
 
@@ -6866,7 +6906,7 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
     return (tensor_scope_return)(scope, nn__narrow(y, w));
 }
 
-NN__OWN_FRONT(embedding, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
+NN__OWN_FRONT(embedding, a, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
@@ -7029,7 +7069,7 @@ TENSOR__FN tensor_t *nn__run_embedding_bag(const tensor_embedding_bag_args_t *a)
     return nn__narrow(nn__bag_sum(x, keep, &u, a->mode == TENSOR_BAG_MEAN), w);
 }
 
-NN__OPTIONS(embedding_bag, , nn__run_embedding_bag(&a))
+NN__OPTIONS(embedding_bag, a, , nn__run_embedding_bag(&a))
 
 // ------------------------------------------------------------------------------
 // >>impl-norm                                      MARK: norms
@@ -7151,7 +7191,7 @@ TENSOR__FN void nn__grad_layer_norm(tensor__grad_t *g) {
     nn__grad_norm(g, NN__ROW(LAYER_NORM_BACKWARD), nn__composed_layer_norm, g->p->layer_norm.columns);
 }
 
-NN__FILL_DEFAULTS(tensor_layer_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, 1e-5))
+NN__FILL_DEFAULTS(tensor_layer_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, 1e-5))
 
 // Whether weight or bias, input k, is absent or has the last nd dims of x; raises if not.
 TENSOR__FN int nn__norm_fits(const tensor__op_t *o, int k, int64_t nd) {
@@ -7203,42 +7243,79 @@ TENSOR__FN tensor_t *nn__layer_norm_front(tensor_t *x, tensor_t *w, tensor_t *b,
     return TENSOR__(finish_wide)(&o);
 }
 
-NN__FRONT(layer_norm, tensor_layer_norm,
+NN__FRONT(layer_norm, tensor_layer_norm, a,
           nn__layer_norm_front(a.x, a.weight, a.bias, a.normalized_dims, a.eps, 0))
 
-NN__OPTIONS(rms_norm, NN__OR_COUNT(normalized_dims, 1) NN__OR(eps, -1),
+NN__OPTIONS(rms_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, -1),
             nn__layer_norm_front(a.x, a.weight, NULL, a.normalized_dims, a.eps, 1))
 
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
+
+enum {
+    NN__PLANE_LONG = 4096, NN__STATISTIC_LONG = 32768   // elements from which time slices end within one
+};
+
+// How far a statistic is: a sum over a plane, its total of g, and what the planes before have come to.
+typedef struct nn__plane_sums_t { double plane, total, first, second; } nn__plane_sums_t;
+
+// What a pass goes over: elements from..to - 1 of planes first..end - 1 of statistic r.
+typedef struct nn__planes_t { int64_t r, first, end, from, to; } nn__planes_t;
 
 typedef struct nn__plane_norm_t {
     const tensor_call_t *c;
     const nn__cpu_t *k;
     int64_t rows, planes, per;   // statistics, planes of each
     double *part;                // of each plane: sum of g, sum of g xhat
-    void (*row)(const struct nn__plane_norm_t *v, int64_t r);
+    void (*row)(const struct nn__plane_norm_t *v, const nn__planes_t *q);
+    void (*piece)(const struct nn__plane_norm_t *v, nn__plane_sums_t *s, int pass, const nn__planes_t *q);
+    int passes;
+    int64_t length, pieces, stage;  // in time slices: elements of a piece, pieces of a plane, the next
+    nn__plane_sums_t *sums;
 } nn__plane_norm_t;
 
 TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
     int64_t end = nn__min((task + 1) * v->per, v->rows);
+    nn__planes_t q = {0, 0, v->planes, 0, v->c->p->group_norm.plane};
     (void)worker;
-    for (int64_t r = task * v->per; r < end; r++) { v->row(v, r); }
+    for (q.r = task * v->per; q.r < end; q.r++) { v->row(v, &q); }
 }
 
-// Calls row for each statistic.
-TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c,
-                                   void (*row)(const nn__plane_norm_t *v, int64_t r)) {
+TENSOR__FN void nn__plane_norm_part(void *arg, int64_t task, int worker) {
+    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+    int64_t at = v->stage / v->pieces, pass = at / v->planes;
+    nn__planes_t q;
+    (void)task, (void)worker;
+    q.r = pass / v->passes;
+    q.first = at % v->planes;
+    q.end = q.first + 1;
+    q.from = v->stage % v->pieces * v->length;
+    q.to = nn__min(q.from + v->length, v->c->p->group_norm.plane);
+    v->piece(v, v->sums, (int)(pass % v->passes), &q);
+}
+
+// Calls row for each statistic. In time slices, those of many elements are cut into pieces of whole leaves,
+// so that sums have the same order.
+TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) {
     const tensor_group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
     v->k = nn__cpu(c->arg[0].dtype);
     v->rows = p->groups ? p->groups * p->items : p->channels;
     v->planes = p->groups ? p->channels / p->groups : p->items;
     v->per = nn__per(v->rows, 6 * v->planes * p->plane);
-    v->part = (double *)c->scratch;
-    v->row = row;
-    nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
+    v->sums = (nn__plane_sums_t *)c->scratch;
+    v->part = (double *)(void *)(v->sums + 1);
+    if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
+        nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
+        return;
+    }
+    v->length = NN__PLANE_LONG / v->k->leaf * v->k->leaf;
+    v->pieces = nn__ceil(p->plane, v->length);
+    int64_t stages = v->rows * v->passes * v->planes * v->pieces;
+    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) {
+        nn__run(1, nn__plane_norm_part, v);
+    }
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
@@ -7246,38 +7323,82 @@ TENSOR__FN int64_t nn__plane(const tensor_group_norm_params_t *p, int64_t planes
     return p->groups ? r * planes + j : j * p->channels + r;
 }
 
-TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, int64_t r) {
+// Sums of some planes: of x, in pass 1 of (x - mean)^2, from the last plane to the first, as the last ones
+// are still in L2. The last sum is divided by the number of elements.
+TENSOR__INLINE void nn__plane_norm_sums(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                        const nn__planes_t *q) {
+    const tensor_group_norm_params_t *p = &v->c->p->group_norm;
+    const tensor_arg_t *x = v->c->arg;
+    int64_t n = p->plane, step = q->to - q->from < n ? v->k->leaf : n;
+    double mean = s->first, sum = pass ? s->second : s->first, plane = s->plane;
+    if (q->first == 0 && q->from == 0) { sum = 0; }
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t at = nn__plane(p, v->planes, q->r, pass ? v->planes - 1 - j : j) * n;
+        if (q->from == 0) { plane = 0; }
+        for (int64_t i = q->from; i < q->to; i += step) {
+            const void *part = nn__at(x, at + i);
+            int64_t some = nn__min(step, q->to - i);
+            plane += pass ? NN__DO(v->k, deviation)(NULL, part, mean, NULL, some) :
+                NN__DO(v->k, dot)(part, NULL, some);
+        }
+        if (q->to == n) { sum += plane; }
+    }
+    if (q->to == n && q->end == v->planes) { sum /= (double)(v->planes * n); }
+    s->plane = plane;
+    if (pass) {
+        s->second = sum;
+    } else {
+        s->first = sum;
+    }
+}
+
+// Passes: the mean, the variance, y.
+TENSOR__INLINE void nn__plane_norm_pass(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                        const nn__planes_t *q) {
     const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t n = p->plane;
-    double mean = 0, var = 0;
-    for (int64_t j = 0; j < v->planes; j++) {
-        mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
+    if (pass < 2) {
+        nn__plane_norm_sums(v, s, pass, q);
+        return;
     }
-    mean /= (double)(v->planes * n);
-    // From the last plane to the first: the last ones are still in L2.
-    for (int64_t j = v->planes; j-- > 0;) {
-        var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
-                                       n);
-    }
-
-    var /= (double)(v->planes * n);
-    double rstd = 1 / sqrt(var + p->eps);
-    for (int64_t j = 0; j < v->planes; j++) {
-        int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
+    double rstd = 1 / sqrt(s->second + p->eps);
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t plane = nn__plane(p, v->planes, q->r, j), c = plane % p->channels;
+        int64_t at = plane * p->plane + q->from;
         double scale = a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd;
         double shift = a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0;
-        NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean, scale, shift,
-                             n);
+        NN__DO(v->k, affine)(NULL, nn__at(&a[0], at), nn__at(&a[3], at), 0, s->first, scale, shift,
+                             q->to - q->from);
     }
-    nn__store(a[4].data, a[4].dtype, r, mean);
-    nn__store(a[5].data, a[5].dtype, r, rstd);
-    nn__store(a[6].data, a[6].dtype, r, var);
+    if (q->to < p->plane || q->end < v->planes) { return; }
+    nn__store(a[4].data, a[4].dtype, q->r, s->first);
+    nn__store(a[5].data, a[5].dtype, q->r, rstd);
+    nn__store(a[6].data, a[6].dtype, q->r, s->second);
+}
+
+TENSOR__FN void nn__plane_norm_piece(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                     const nn__planes_t *q) {
+    nn__plane_norm_pass(v, s, pass, q);
+}
+
+TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, const nn__planes_t *q) {
+    nn__plane_sums_t s = {0, 0, 0, 0};
+    nn__plane_norm_pass(v, &s, 0, q);
+    nn__plane_norm_pass(v, &s, 1, q);
+    nn__plane_norm_pass(v, &s, 2, q);
+}
+
+TENSOR__FN uint64_t nn__scratch_plane_norm(const tensor_call_t *c) {
+    (void)c;
+    return nn__in_time_slices() ? sizeof(nn__plane_sums_t) : 0;
 }
 
 TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     nn__plane_norm_t v;
-    nn__plane_norm_run(&v, c, nn__plane_norm_row);
+    v.row = nn__plane_norm_row;
+    v.piece = nn__plane_norm_piece;
+    v.passes = 3;
+    nn__plane_norm_run(&v, c);
     return TENSOR_OK;
 }
 
@@ -7297,38 +7418,67 @@ TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
-TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
+// dx = rstd (w g - mean of w g - xhat * mean of w g xhat). Passes: the two sums; dx, from the last plane on.
+TENSOR__INLINE void nn__plane_norm_back_pass(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                             const nn__planes_t *q) {
     const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t n = p->plane;
-    double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
-    double s = 0, t = 0, count = (double)(v->planes * n);
-    for (int64_t j = 0; j < v->planes; j++) {
-        int64_t at = nn__plane(p, v->planes, r, j);
+    int64_t n = p->plane, step = q->to - q->from < n ? v->k->leaf : n;
+    double mean = nn__value(a[2].data, a[2].dtype, q->r), rstd = nn__value(a[3].data, a[3].dtype, q->r);
+    double count = (double)(v->planes * n), w = 1, add, plane = s->plane, total = s->total;
+    double first = s->first, second = s->second;
+    if (pass == 0 && q->first == 0 && q->from == 0) { first = second = 0; }
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t at = nn__plane(p, v->planes, q->r, pass ? v->planes - 1 - j : j);
+        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
+        if (pass) {
+            int64_t i = at * n + q->from;
+            NN__DO(v->k, affine)(nn__at(&a[0], i), nn__at(&a[1], i), nn__at(&a[5], i), rstd * w, mean,
+                                 -rstd * rstd * second / count, -rstd * first / count, q->to - q->from);
+            continue;
+        }
+        if (q->from == 0) { plane = total = 0; }
+        for (int64_t i = q->from; i < q->to; i += step) {
+            plane += NN__DO(v->k, deviation)(nn__at(&a[0], at * n + i), nn__at(&a[1], at * n + i), mean, &add,
+                                             nn__min(step, q->to - i));
+            total += add;
+        }
+        if (q->to < n) { continue; }
         double *part = v->part + 2 * at;
-        part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
-                  (n ? rstd : 0);
-        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-        s += w * part[0];
-        t += w * part[1];
+        part[0] = total;
+        part[1] = plane * (n ? rstd : 0);
+        first += w * part[0];
+        second += w * part[1];
     }
-    for (int64_t j = v->planes; j-- > 0;) {
-        int64_t at = nn__plane(p, v->planes, r, j);
-        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-        NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
-                             rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
-    }
+    s->plane = plane;
+    s->total = total;
+    s->first = first;
+    s->second = second;
+}
+
+TENSOR__FN void nn__plane_norm_back_piece(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                          const nn__planes_t *q) {
+    nn__plane_norm_back_pass(v, s, pass, q);
+}
+
+TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, const nn__planes_t *q) {
+    nn__plane_sums_t s = {0, 0, 0, 0};
+    nn__plane_norm_back_pass(v, &s, 0, q);
+    nn__plane_norm_back_pass(v, &s, 1, q);
 }
 
 TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
-    return (uint64_t)(c->p->group_norm.items * c->p->group_norm.channels) * 2 * sizeof(double);
+    return (uint64_t)(c->p->group_norm.items * c->p->group_norm.channels) * 2 * sizeof(double) +
+           sizeof(nn__plane_sums_t);
 }
 
 TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     nn__plane_norm_t v;
     int64_t channels = c->p->group_norm.channels;
-    nn__plane_norm_run(&v, c, nn__plane_norm_back_row);
+    v.row = nn__plane_norm_back_row;
+    v.piece = nn__plane_norm_back_piece;
+    v.passes = 2;
+    nn__plane_norm_run(&v, c);
     for (int64_t k = 0; k < channels && c->arg[6].numel; k++) {
         double w = 0, b = 0;
         for (int64_t i = 0; i < c->p->group_norm.items; i++) {
@@ -7505,10 +7655,10 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     return nn__narrow(y, x);
 }
 
-NN__OPTIONS(batch_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+NN__OPTIONS(batch_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
                            a.eps))
-NN__OPTIONS(instance_norm, NN__OR(momentum, 0.1) NN__OR(eps, 1e-5),
+NN__OPTIONS(instance_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
                            a.momentum, a.eps))
 
@@ -7542,7 +7692,7 @@ TENSOR__FN tensor_t *nn__group_norm(tensor_t *x, int64_t groups, tensor_t *w, te
     NN__CLOSE(scope, nn__narrow(y, in[0]));
 }
 
-NN__OWN_FRONT(group_norm, NN__OR(eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
+NN__OWN_FRONT(group_norm, a, NN__OR(a, eps, 1e-5), nn__group_norm(a.x, a.groups, a.weight, a.bias, a.eps))
 
 TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double alpha, double beta,
                                              double k0) {
@@ -7577,7 +7727,7 @@ TENSOR__FN tensor_t *nn__local_response_norm(tensor_t *x, int64_t size, double a
     NN__CLOSE(scope, nn__narrow((tensor_div)(x, (tensor_pow_scalar)(s, beta)), given));
 }
 
-NN__OWN_FRONT(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+NN__OWN_FRONT(local_response_norm, a, NN__OR(a, alpha, 1e-4) NN__OR(a, beta, 0.75) NN__OR(a, k, 1),
             nn__local_response_norm(a.x, a.size, a.alpha, a.beta, a.k))
 
 // ------------------------------------------------------------------------------
@@ -7635,7 +7785,7 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    if (v->gather && !v->sums && nn__in_slices()) {
+    if (v->gather && !v->sums && nn__in_time_slices()) {
         v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
     }
     int64_t pixels = v->per * v->rows * v->ow;
@@ -7669,7 +7819,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->rows = (NN__DIRECT_BYTES / nn__max(line, 1) - (v->kh - 1) * v->dh - 1) / v->sh + 1;
     if (v->gather) { v->rows = nn__min(v->rows, NN__GATHER_BYTES / (v->ow * v->mr * 4)); }
     v->rows = v->sums && !v->gather ? v->oh : nn__min(nn__max(v->rows, 4), v->oh);
-    if (!v->sums && nn__in_slices()) {   // the blocks of a weight gradient are summed apart: they stay
+    if (!v->sums && nn__in_time_slices()) {   // the blocks of a weight gradient are summed apart: they stay
         int64_t line_work = v->n * v->ow * (v->gather ? v->mr : v->co);
         v->rows = nn__max(1, nn__min(v->rows, NN__PART / line_work));
     }
@@ -7808,7 +7958,7 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // far away); otherwise the threads share the planes of a block.
     v->bytes = (uint64_t)(36 * (v->image_plane + v->out_plane)) * 4;
     v->own = !v->sums && v->kernel_plane <= NN__WINOGRAD_KERNEL && v->blocks >= 2 * threads &&
-             v->bytes <= 4 << 20 && !nn__in_slices();
+             v->bytes <= 4 << 20 && !nn__in_time_slices();
     if (v->own) { v->worker += v->bytes, v->bytes = 0; }
     v->bytes += (uint64_t)(36 * v->kernel_plane) * 4 + v->offsets +
                 nn__line((uint64_t)((v->tiles + 1) * v->mr) * 4) + v->worker * (uint64_t)threads;
@@ -8030,7 +8180,7 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__direct_offsets(v, v->lines, v->off);
     int64_t tasks = nn__ceil(v->images, v->per) * v->groups * v->blocks;
     v->cuts = v->gather && shares > 1 ? nn__min(tiles, nn__ceil(2 * shares, tasks)) : 1;
-    if (v->gather && nn__in_slices()) { v->cuts = tiles; }
+    if (v->gather && nn__in_time_slices()) { v->cuts = tiles; }
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
@@ -8190,9 +8340,9 @@ typedef struct nn__conv_t {
     int64_t images, groups, cg, og;   // channels and outputs of a group
     int64_t taps, kk, plane, pixels;  // size of the kernel, cg taps, sizes of an image and an output plane
     int64_t rows, wide, parts, blocks;   // rows and columns per block, blocks per row, blocks per image
-    int64_t step, steps;              // channels per task of the input gradient, tasks per image and group
+    int64_t each, shares;             // channels per task of the input gradient, tasks per image and group
     int64_t chunks, cuts;             // parts of the images of the weight gradient, and of its channels
-    int dtype, direct;                // direct: the image is its own columns (1 x 1)
+    int dtype, as_columns;            // as_columns: the image is its own columns (1 x 1)
     size_t es;
     uint64_t columns, gemm, worker;   // bytes: columns of a worker, its GEMM, all of it
     uint64_t transposed;              // of a transposed weight gradient, after the GEMM; 0 = not transposed
@@ -8272,12 +8422,13 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
 }
 
 TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
-    int id = c->row->id, weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const int id = c->row->id, by_weight = id == NN_OP_CONV_WEIGHT;     // the gradient by the weight
+    const int by_input = !by_weight && id >= NN_OP_CONV_TRANSPOSE1D;    // by the input: x is computed from y
     v->c = c;
     v->sums = NULL;
-    v->y = &c->arg[weight || input ? 0 : 3];
-    v->x = &c->arg[input ? 3 : weight];
-    v->w = &c->arg[weight ? 2 : 1];
+    v->y = &c->arg[by_weight || by_input ? 0 : 3];
+    v->x = &c->arg[by_input ? 3 : by_weight];
+    v->w = &c->arg[by_weight ? 2 : 1];
     v->dtype = v->x->dtype;
     v->es = nn__es(v->dtype);
     v->g = c->p->window;
@@ -8289,18 +8440,18 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->kk = v->cg * v->taps;
     v->plane = nn__volume(v->g.in);
     v->pixels = nn__volume(v->g.out);
-    v->direct = v->taps == 1;
+    v->as_columns = v->taps == 1;
     for (int d = 0; d < 3; d++) {
-        v->direct &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
+        v->as_columns &= v->g.stride[d] == 1 && v->g.pad[d] == 0 && v->g.out[d] == v->g.in[d];
     }
 
-    v->step = nn__max(1, input ? nn__min(v->cg, 256 / v->taps) : v->cg);
-    v->steps = nn__ceil(v->cg, v->step);
-    int64_t m = v->step * v->taps;
+    v->each = nn__max(1, by_input ? nn__min(v->cg, 256 / v->taps) : v->cg);
+    v->shares = nn__ceil(v->cg, v->each);
+    int64_t m = v->each * v->taps;
     int64_t all = v->g.out[0] * v->g.out[1];
     v->parts = nn__ceil(nn__max(v->g.out[2], 1), nn__max(512, 262144 / nn__max(1, m * (int64_t)v->es)));
     v->wide = nn__ceil(v->g.out[2], v->parts);
-    v->rows = (v->direct ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
+    v->rows = (v->as_columns ? 524288 : 262144) / nn__max(1, m * v->wide * (int64_t)v->es);
     v->rows = nn__min(nn__max(v->rows, nn__ceil(64, nn__max(v->wide, 1))), nn__max(all, 1));
     if (v->parts > 1) { v->rows = 1; }
     v->blocks = nn__max(1, nn__ceil(all, v->rows));
@@ -8309,13 +8460,14 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     v->chunks = nn__min(v->images, 8);
     if ((double)v->w->numel * (double)v->es * (double)v->chunks > 33554432.0) { v->chunks = 1; }
     tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
-    if (input) { g = nn__product(m, v->rows * v->wide, v->og); }
+    if (by_input) { g = nn__product(m, v->rows * v->wide, v->og); }
 
     // The transposed gradient of the weight is cheaper: the smaller of the two factors is packed.
-    v->transposed = weight && v->og >= 32 && v->og < v->kk ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
-    if (weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
-    if (weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
-    v->columns = v->direct ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
+    const int transposed = by_weight && v->og >= 32 && v->og < v->kk;
+    v->transposed = transposed ? nn__line((uint64_t)(v->og * v->kk) * v->es) : 0;
+    if (by_weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
+    if (by_weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
+    v->columns = v->as_columns ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
     v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
 
     // The last block or step may be narrow, and a GEMM with a small result may need more scratch.
@@ -8334,7 +8486,7 @@ TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
     return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
 }
 
-// The sums of a weight gradient that is done in slices, between its rounds.
+// The sums of a weight gradient that is done in time slices, between its rounds.
 TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
     const nn__direct_t *d = &v->without;
     if (d->winograd || !d->gather) { return 0; }
@@ -8347,7 +8499,7 @@ TENSOR__FN uint64_t nn__scratch_conv(const tensor_call_t *c) {
     nn__conv_plan(c, v);
     uint64_t bytes = v->columnless ? v->without.bytes : v->worker * (uint64_t)TENSOR__(thread_count)();
     if (c->row->id == NN_OP_CONV_WEIGHT) { bytes += nn__pieces_bytes(v); }
-    if (v->columnless && v->without.sums && nn__in_slices()) { bytes += nn__kept_bytes(v); }
+    if (v->columnless && v->without.sums && nn__in_time_slices()) { bytes += nn__kept_bytes(v); }
     return nn__line(sizeof *v) + bytes;
 }
 
@@ -8430,9 +8582,9 @@ TENSOR__FN char *nn__conv_y(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->y, (i * v->groups + q) * v->og * v->pixels);
 }
 
-// What a task of a convolution with columns does for a block of pixels. Each step is a task of its own: a
-// convolution that is done in slices takes it once.
-typedef struct nn__conv_step_t {
+// What a task of a convolution with columns does for a block of pixels. Each stage is a task of its own: a
+// convolution that is done in time slices takes it once.
+typedef struct nn__conv_job_t {
     const nn__conv_t *v;
     nn__block_t b;
     char *x, *columns;                // the planes of the image
@@ -8440,10 +8592,10 @@ typedef struct nn__conv_step_t {
     char *filled;                     // planes that become the bias, or 0
     int64_t count, channel, size, apart;   // how many; the first one's bias; elements to fill, between planes
     tensor__gemm_t g;
-} nn__conv_step_t;
+} nn__conv_job_t;
 
 TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     const tensor_arg_t *bias = &s->v->c->arg[2];
     (void)task, (void)worker;
     for (int64_t k = 0; k < s->count; k++) {
@@ -8453,29 +8605,30 @@ TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
 }
 
 TENSOR__FN void nn__conv_columns(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     nn__im2col(s->x, s->columns, &s->v->g, s->v->es, s->channels, &s->b);
 }
 
 TENSOR__FN void nn__conv_add_back(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     NN__DO(s->v->k, col2im)(s->columns, s->x, &s->v->g, s->channels, &s->b);
 }
 
 TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
-    const nn__conv_step_t *s = (const nn__conv_step_t *)arg;
+    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     (void)task, (void)worker;
     TENSOR__(gemm)(&s->g, s->v->dtype);
 }
 
-// Only a long product is certain to have tasks of its own.
+// Whether a product is longer than a task of a time slice may be. It then has tasks of its own, as every one
+// that is not tiny (tensor__gemm); a shorter one is one task, with whatever it adds to.
 TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
     return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
 }
 
-TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
+TENSOR__FN void nn__conv_multiply(nn__conv_job_t *s) {
     s->g.scratch = s->columns + s->v->columns;
     if (nn__conv_is_long(&s->g)) {
         nn__conv_product(s, 0, 0);
@@ -8484,11 +8637,11 @@ TENSOR__FN void nn__conv_multiply(nn__conv_step_t *s) {
     }
 }
 
-// Runs the tasks; like: the product of each of them. Those that are done in slices with long products come
-// one after the other, so that the products use the threads and are interrupted.
+// Runs the tasks; like: the product of each of them. Those that are done in time slices with long products
+// come one after the other, so that the products use the threads and are interrupted.
 TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
                                    const tensor__gemm_t *like) {
-    if (!nn__in_slices() || !nn__conv_is_long(like)) {
+    if (!nn__in_time_slices() || !nn__conv_is_long(like)) {
         nn__run(tasks, fn, v);
         return;
     }
@@ -8497,8 +8650,8 @@ TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn
 
 // The columns of a block, whose first pixel is `first`: x itself where its lines are they, and *line is then
 // the distance of two; else made in s->columns.
-TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line) {
-    if (s->v->direct) {
+TENSOR__FN char *nn__conv_lines(nn__conv_job_t *s, int64_t first, int64_t *line) {
+    if (s->v->as_columns) {
         *line = s->v->pixels;
         return s->x + first * (int64_t)s->v->es;
     }
@@ -8509,7 +8662,7 @@ TENSOR__FN char *nn__conv_lines(nn__conv_step_t *s, int64_t first, int64_t *line
 TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
     int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
     int64_t first = nn__conv_block(v, task % v->blocks, &s.b, &s.size);
     s.x = nn__conv_x(v, i, q);
@@ -8544,17 +8697,17 @@ TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
 // writes.
 TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
-    int64_t part = task % v->steps, q = task / v->steps % v->groups, i = task / v->steps / v->groups;
-    int64_t c0 = part * v->step, n;
+    int64_t part = task % v->shares, q = task / v->shares % v->groups, i = task / v->shares / v->groups;
+    int64_t c0 = part * v->each, n;
     int has_bias = v->c->arg[2].data != NULL;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
-    s.channels = s.count = nn__min(v->step, v->cg - c0);
+    s.channels = s.count = nn__min(v->each, v->cg - c0);
     s.channel = q * v->cg + c0;
     s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     s.size = s.apart = v->plane;
     s.columns = v->work + v->worker * (uint64_t)worker;
-    if (!v->direct || has_bias) { nn__run(1, nn__conv_fill, &s); }
+    if (!v->as_columns || has_bias) { nn__run(1, nn__conv_fill, &s); }
 
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         int64_t first = nn__conv_block(v, k, &s.b, &n);
@@ -8565,13 +8718,13 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
         s.g.b = nn__conv_y(v, i, q) + first * (int64_t)v->es;
         s.g.brs = v->pixels;
         s.g.c = s.columns;
-        if (v->direct) {
+        if (v->as_columns) {
             s.g.c = s.x + first * (int64_t)v->es;
             s.g.crs = v->pixels;
             s.g.accumulate = has_bias;
         }
         nn__conv_multiply(&s);
-        if (!v->direct) { nn__run(1, nn__conv_add_back, &s); }
+        if (!v->as_columns) { nn__run(1, nn__conv_add_back, &s); }
     }
 }
 
@@ -8580,8 +8733,8 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (v->x->numel) {
-        tensor__gemm_t g = nn__product(v->step * v->taps, v->rows * v->wide, v->og);
-        nn__conv_run_tasks(v, v->images * v->groups * v->steps, nn__conv_input_task, &g);
+        tensor__gemm_t g = nn__product(v->each * v->taps, v->rows * v->wide, v->og);
+        nn__conv_run_tasks(v, v->images * v->groups * v->shares, nn__conv_input_task, &g);
     }
     return TENSOR_OK;
 }
@@ -8633,7 +8786,7 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     turned.v = v;
     turned.transposed = columns + v->columns + v->gemm;
     turned.to = to;
-    nn__conv_step_t s;
+    nn__conv_job_t s;
     s.v = v;
     s.columns = columns;
     s.channels = v->cg;
@@ -8710,7 +8863,7 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         v->pieces = v->work + d->bytes;
         d->rounds = 1;
         d->kept = NULL;
-        if (nn__in_slices()) {
+        if (nn__in_time_slices()) {
             int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
             wanted = nn__max(wanted, nn__ceil(work, NN__PART));
             d->rounds = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
@@ -8731,8 +8884,9 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// Runs the begun convolution o, whose result has `dims`, as many as its first input.
-TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
+// Makes the operands of the convolution o dense, or channels-last if one of the first two is, and the result,
+// which has `dims`, as many as the first input. 0 = raised
+TENSOR__FN int nn__conv_result(tensor__op_t *o, const nn__window_t *g, const int64_t *dims) {
     tensor_t **in = o->args, *like;
     if (TENSOR__(keeps_channels_last)(in[0])) {
         like = in[0];
@@ -8745,21 +8899,22 @@ TENSOR__FN tensor_t *nn__conv_run(tensor__op_t *o, const nn__window_t *g, const 
         tensor_t *dense = like && i < 2 ? (tensor_channels_last)(in[i]) : nn__contiguous(in[i]);
         if (dense == in[i]) { continue; }
         if (like == in[i]) { like = dense; }
-        if (!TENSOR__(put_input)(o, i, dense)) { return TENSOR__(abandon)(o); }
+        if (!TENSOR__(put_input)(o, i, dense)) { return 0; }
     }
     o->p = &o->params;
     o->p->window = *g;
     TENSOR__(follow_layout)(TENSOR__(result)(o, in[0]->dtype, dims, in[0]->ndim), like);
-    return TENSOR__(finish_wide)(o);
+    return 1;
 }
 
-// A convolution of the gradients.
+// A convolution of the gradients, whose window is complete.
 TENSOR__FN tensor_t *nn__conv_op(const tensor__row_t *row, tensor_t *a, tensor_t *b,
                                  const nn__window_t *window, const int64_t *dims) {
     tensor__op_t o;
     tensor_t *in[3] = {a, b, NULL};
     if (!TENSOR__(begin)(&o, row, in, row->nin)) { return TENSOR__(poison); }
-    return nn__conv_run(&o, window, dims);
+    if (!nn__conv_result(&o, window, dims)) { return TENSOR__(abandon)(&o); }
+    return TENSOR__(finish_wide)(&o);
 }
 
 // The gradient of a convolution and of a transposed one (in which x and y have exchanged roles).
@@ -8808,8 +8963,8 @@ TENSOR__FN TENSOR__NOINLINE void nn__or_dims(int64_t *m, int64_t *h, int64_t *w,
     }
 }
 
-#define NN__OR_DIMS(m, value) nn__or_dims(&a->m, &a->m##_h, &a->m##_w, value);
-#define NN__OR_PAIR(m, value) NN__OR_COUNT(m, value) NN__OR_COUNT(m##_w, -1)
+#define NN__OR_DIMS(a, m, value) nn__or_dims(&(a)->m, &(a)->m##_h, &(a)->m##_w, value);
+#define NN__OR_PAIR(a, m, value) NN__OR_COUNT(a, m, value) NN__OR_COUNT(a, m##_w, -1)
 #define NN__TRIPLE(op, rank, a, m, to) nn__triple(op, #m, rank, (a)->m, (a)->m##_h, (a)->m##_w, to)
 #define NN__PAIR(op, a, m, to) nn__triple(op, #m, 2, (a)->m, -1, (a)->m##_w, to)
 
@@ -8956,15 +9111,19 @@ typedef struct nn__taps_t {
     tensor_t *(*run)(tensor_t *x, tensor_t *w, const nn__window_t *g);
 } nn__taps_t;
 
-// A convolution or a transposed one, with bias; x has a batch dim, and the result has dims.
-TENSOR__FN tensor_t *nn__conv_integers(const tensor__row_t *row, tensor_t *x, tensor_t *w, tensor_t *bias,
-                                       const nn__window_t *g, const int64_t *dims) {
-    tensor_t *y = ((const nn__taps_t *)row->own)->run(x, w, g);
+// The convolution o or a transposed one, with bias, made of other ops; dims: of the result with a batch dim,
+// which an unbatched x lacks.
+TENSOR__FN tensor_t *nn__conv_integers(const tensor__op_t *o, const nn__window_t *g, const int64_t *dims,
+                                       int unbatched) {
+    tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    tensor_t *x = unbatched ? (tensor_unsqueeze)(o->in[0], 0) : o->in[0], *bias = o->in[2];
+    if ((tensor_is_poison)(x)) { NN__CLOSE(scope, x); }
+    tensor_t *y = ((const nn__taps_t *)o->row->own)->run(x, o->in[1], g);
     int64_t each[5] = {1, 1, 1, 1, 1};
     y = (tensor_reshape_n)(y, dims, x->ndim);
-    if (!bias) { return (tensor_contiguous)(y); }
     each[0] = dims[1];
-    return (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1));
+    y = bias ? (tensor_add)(y, (tensor_reshape_n)(bias, each, x->ndim - 1)) : (tensor_contiguous)(y);
+    NN__CLOSE(scope, unbatched ? (tensor_squeeze)(y, 0) : y);
 }
 
 // Checks that x, weight and bias agree on dims, channels and groups; *outputs becomes the number of output
@@ -9031,8 +9190,9 @@ TENSOR__FN int nn__conv_transposed_size(const tensor__op_t *o, nn__window_t *g, 
     return 1;
 }
 
-// Checks the inputs and completes the window: g holds stride, padding and dilation, the groups, and in the
-// output_padding of a transposed convolution. dims: of the result, with a batch dim. 0 = raised
+// Checks the inputs, completes the window (g has stride, padding, dilation, groups, and in `in` the
+// output_padding of a transposed convolution) and makes the result, which has `dims` with a batch dim. There
+// is no kernel, so no result, for integers. 0 = raised
 TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_t dims[5]) {
     const char *op = o->row->name;
     tensor_t *x = o->in[0], *w = o->in[1];
@@ -9060,7 +9220,9 @@ TENSOR__FN int nn__infer_conv(tensor__op_t *o, nn__window_t *g, int same, int64_
         if (!fits) { return 0; }
         dims[2 + d - (3 - rank)] = transposed ? g->in[d] : g->out[d];
     }
-    return 1;
+    if (!nn__is_float(x)) { return 1; }
+    if (x->ndim == rank + 1 && !TENSOR__(put_input)(o, 0, (tensor_unsqueeze)(x, 0))) { return 0; }
+    return nn__conv_result(o, g, dims);
 }
 
 // Convolves x, or the other way round (the rows of transposed convolutions).
@@ -9070,20 +9232,11 @@ TENSOR__FN tensor_t *nn__conv_front(const tensor__row_t *row, tensor_t *x, tenso
     tensor_t *const in[3] = {x, w, bias};
     int64_t dims[5];
     if (!TENSOR__(begin_wide)(&o, row, in, 3)) { return TENSOR__(poison); }
+    const int ndim = o.in[0]->ndim, unbatched = ndim == o.in[1]->ndim - 1;
     if (!nn__infer_conv(&o, &g, same, dims)) { return TENSOR__(abandon)(&o); }
-    x = o.in[0];
-    const int ndim = x->ndim, image = ndim == o.in[1]->ndim - 1;        // one without a batch dim
-    if (!nn__is_float(x)) {
-        tensor_scope_t scope = TENSOR__(inner_scope)(0);
-        tensor_t *y = image ? (tensor_unsqueeze)(x, 0) : x;
-        if ((tensor_is_poison)(y)) { return (tensor_scope_return)(scope, y); }
-        y = nn__conv_integers(row, y, o.in[1], o.in[2], &g, dims);
-        return (tensor_scope_return)(scope, image ? (tensor_squeeze)(y, 0) : y);
-    }
-    if (!image) { return nn__conv_run(&o, &g, dims); }
-    if (!TENSOR__(put_input)(&o, 0, (tensor_unsqueeze)(x, 0))) { return TENSOR__(abandon)(&o); }
-    tensor_t *y = nn__conv_run(&o, &g, dims);               // x may be gone now
-    if ((tensor_is_poison)(y)) { return y; }
+    if (!o.nout) { return nn__conv_integers(&o, &g, dims, unbatched); }
+    tensor_t *y = TENSOR__(finish_wide)(&o);
+    if (!unbatched || (tensor_is_poison)(y)) { return y; }
     tensor_t *one = (tensor_reshape_n)(y, dims + 1, ndim);
     (tensor_free)(y);
     return one;
@@ -9111,17 +9264,18 @@ TENSOR__FN tensor_t *nn__conv_transpose_call(const tensor_conv_transpose_args_t 
     return nn__conv_front(row, a->x, a->weight, a->bias, g, 0);
 }
 
-#define NN__CONV_SET                                                                                         \
-    NN__OR_COUNT(groups, 1) NN__OR_DIMS(stride, 1) NN__OR_DIMS(padding, 0) NN__OR_DIMS(dilation, 1)
+#define NN__CONV_SET(a)                                                                                      \
+    NN__OR_COUNT(a, groups, 1) NN__OR_DIMS(a, stride, 1) NN__OR_DIMS(a, padding, 0)                          \
+    NN__OR_DIMS(a, dilation, 1)
 // The functions of an op for 1, 2 and 3 dims.
-#define NN__PER_RANK(op)                                                                                     \
-    NN__FRONT(op##1d, tensor_##op, nn__##op##_call(&a, 1))                                                   \
-    NN__FRONT(op##2d, tensor_##op, nn__##op##_call(&a, 2))                                                   \
-    NN__FRONT(op##3d, tensor_##op, nn__##op##_call(&a, 3))
-NN__FILL_DEFAULTS(tensor_conv, NN__CONV_SET)
-NN__FILL_DEFAULTS(tensor_conv_transpose, NN__CONV_SET NN__OR_DIMS(output_padding, 0))
-NN__PER_RANK(conv)
-NN__PER_RANK(conv_transpose)
+#define NN__PER_RANK(op, a)                                                                                  \
+    NN__FRONT(op##1d, tensor_##op, a, nn__##op##_call(&a, 1))                                                \
+    NN__FRONT(op##2d, tensor_##op, a, nn__##op##_call(&a, 2))                                                \
+    NN__FRONT(op##3d, tensor_##op, a, nn__##op##_call(&a, 3))
+NN__FILL_DEFAULTS(tensor_conv, a, NN__CONV_SET(a))
+NN__FILL_DEFAULTS(tensor_conv_transpose, a, NN__CONV_SET(a) NN__OR_DIMS(a, output_padding, 0))
+NN__PER_RANK(conv, a)
+NN__PER_RANK(conv_transpose, a)
 
 // ------------------------------------------------------------------------------
 // >>impl-columns                                   MARK: im2col, col2im
@@ -9197,8 +9351,9 @@ TENSOR__FN void nn__grad_columns(tensor__grad_t *g) {
     (NN__PAIR(op, a, kernel, (g)->kernel) && NN__PAIR(op, a, dilation, (g)->dilation) &&                     \
      NN__PAIR(op, a, padding, (g)->pad) && NN__PAIR(op, a, stride, (g)->stride) &&                           \
      nn__triple(op, "height", 2, (a)->height, -1, (a)->width > 0 ? (a)->width : -1, (g)->in))
-#define NN__COLUMNS_SET                                                                                      \
-    NN__OR_PAIR(kernel, 0) NN__OR_PAIR(dilation, 1) NN__OR_PAIR(padding, 0) NN__OR_PAIR(stride, 1)
+#define NN__COLUMNS_SET(a)                                                                                   \
+    NN__OR_PAIR(a, kernel, 0) NN__OR_PAIR(a, dilation, 1) NN__OR_PAIR(a, padding, 0)                         \
+    NN__OR_PAIR(a, stride, 1)
 
 // g.in: the size of the images that col2im adds into.
 TENSOR__FN tensor_t *nn__columns_front(const tensor__row_t *row, tensor_t *x, nn__window_t g) {
@@ -9245,9 +9400,9 @@ TENSOR__FN tensor_t *nn__columns_call(const tensor__row_t *row, const tensor_col
     return NN__COLUMNS_WINDOW(row->name, a, &g) ? nn__columns_front(row, a->x, g) : TENSOR__(poison);
 }
 
-NN__FILL_DEFAULTS(tensor_columns, NN__COLUMNS_SET)
-NN__FRONT(im2col, tensor_columns, nn__columns_call(NN__ROW(IM2COL), &a))
-NN__FRONT(col2im, tensor_columns, nn__columns_call(NN__ROW(COL2IM), &a))
+NN__FILL_DEFAULTS(tensor_columns, a, NN__COLUMNS_SET(a))
+NN__FRONT(im2col, tensor_columns, a, nn__columns_call(NN__ROW(IM2COL), &a))
+NN__FRONT(col2im, tensor_columns, a, nn__columns_call(NN__ROW(COL2IM), &a))
 
 // ------------------------------------------------------------------------------
 // >>impl-pool                                      MARK: pooling
@@ -9540,8 +9695,9 @@ TENSOR__FN int nn__pool_stride(const char *op, int rank, int called, int64_t v, 
 #define NN__POOL_WINDOW(op, rank, a, g)                                                                      \
     (NN__TRIPLE(op, rank, a, kernel, (g)->kernel) && NN__TRIPLE(op, rank, a, padding, (g)->pad) &&           \
      nn__pool_stride(op, rank, NN__CALLED(*(a)), (a)->stride, (a)->stride_h, (a)->stride_w, g))
-#define NN__POOL_SET                                                                                         \
-    NN__OR_DIMS(kernel, 0) NN__OR_DIMS(padding, 0) NN__OR_COUNT(stride_h, -1) NN__OR_COUNT(stride_w, -1)
+#define NN__POOL_SET(a)                                                                                      \
+    NN__OR_DIMS(a, kernel, 0) NN__OR_DIMS(a, padding, 0) NN__OR_COUNT(a, stride_h, -1)                       \
+    NN__OR_COUNT(a, stride_w, -1)
 
 TENSOR__FN tensor_t *nn__max_pool_run(const tensor_max_pool_args_t *a, int rank, tensor_t **places) {
     const tensor__row_t *row = nn__max_pool_row(rank);
@@ -9575,10 +9731,10 @@ TENSOR__FN tensor_t *nn__avg_pool_call(const tensor_avg_pool_args_t *a, int rank
     return nn__pool_front(row, rank, a->x, g, a->ceil_mode, NULL);
 }
 
-NN__FILL_DEFAULTS(tensor_max_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
-NN__FILL_DEFAULTS(tensor_avg_pool, NN__POOL_SET)
-NN__PER_RANK(max_pool)
-NN__PER_RANK(avg_pool)
+NN__FILL_DEFAULTS(tensor_max_pool, a, NN__POOL_SET(a) NN__OR_DIMS(a, dilation, 1))
+NN__FILL_DEFAULTS(tensor_avg_pool, a, NN__POOL_SET(a))
+NN__PER_RANK(max_pool, a)
+NN__PER_RANK(avg_pool, a)
 #define NN__X(rank)                                                                                          \
     TENSOR_API tensor_pair_t tensor__max_pool##rank##d_with_indices(tensor_max_pool_args_t a) {              \
         tensor_t *places = TENSOR__(poison), *y = places;                                                    \
@@ -9703,8 +9859,8 @@ TENSOR__FN tensor_t *nn__max_unpool_call(const tensor_max_unpool_args_t *a, int 
     return nn__max_unpool_front(row, a->x, a->indices, g, a->size > 0);
 }
 
-NN__FILL_DEFAULTS(tensor_max_unpool, NN__POOL_SET NN__OR_DIMS(size, 0))
-NN__PER_RANK(max_unpool)
+NN__FILL_DEFAULTS(tensor_max_unpool, a, NN__POOL_SET(a) NN__OR_DIMS(a, size, 0))
+NN__PER_RANK(max_unpool, a)
 #undef NN__PER_RANK
 
 // ---- windows whose places are drawn
@@ -10292,7 +10448,7 @@ TENSOR__FN tensor_t *nn__interpolate_call(const tensor_interpolate_args_t *a) {
                                  a->recompute_scale_factor, a->antialias);
 }
 
-NN__OWN_FRONT(interpolate, , nn__interpolate_call(&a))
+NN__OWN_FRONT(interpolate, a, , nn__interpolate_call(&a))
 
 // Coordinates -1..1 as positions 0..size-1.
 TENSOR__FN tensor_t *nn__grid_places(tensor_t *g, int64_t size, int align) {
@@ -10439,7 +10595,7 @@ TENSOR__FN tensor_t *nn__grid_sample_front(const tensor_grid_sample_args_t *a) {
     NN__CLOSE(scope, nn__narrow((tensor_reshape_n)(y, dims, v.rank + 2), in[0]));
 }
 
-NN__OWN_FRONT(grid_sample, , nn__grid_sample_front(&a))
+NN__OWN_FRONT(grid_sample, a, , nn__grid_sample_front(&a))
 
 TENSOR_API tensor_t *(tensor_affine_grid)(tensor_t *theta, const int64_t *size, int n, int align_corners) {
     tensor_scope_t scope = nn__open_front(NN__ROW(AFFINE_GRID)->cast, &theta, 1);
@@ -10589,18 +10745,18 @@ NN__X(dropout3d, 4, 4, 5)
 // functions).
 // ------------------------------------------------------------------------------
 
-// A function of x, computed in f32 for halves. refused: a condition that makes the call an error with this
-// text.
-#define NN__COMPOSED(...) NN__COMPOSED_TO(TENSOR__APART, __VA_ARGS__)
-#define NN__COMPOSED_TO(to, name, params, refused, text, result)                                             \
+// A function of x, computed in f32 for halves; `given` is x before that. refused: a condition that makes the
+// call an error with this text.
+#define NN__COMPOSED(name, x, ...) NN__COMPOSED_TO(TENSOR__APART, name, x, given_, __VA_ARGS__)
+#define NN__COMPOSED_TO(to, name, x, given, params, refused, text, result)                                   \
     TENSOR_API tensor_t *(tensor_##name) params {                                                            \
-        tensor_t *x_ = x;                                                                                    \
+        tensor_t *given = x;                                                                                 \
         tensor_scope_t scope;                                                                                \
-        if (!nn__ready(#name, "x", &x_, 1)) { return TENSOR__(poison); }                                     \
+        if (!nn__ready(#name, "x", &given, 1)) { return TENSOR__(poison); }                                  \
         if (refused) { return NN__FAIL(TENSOR_ERR_SHAPE, #name ": " text); }                                 \
-        scope = nn__open_front(to, &x_, 1);                                                                  \
-        x = nn__wide(x_);                                                                                    \
-        NN__CLOSE(scope, nn__narrow(result, x_));                                                            \
+        scope = nn__open_front(to, &given, 1);                                                               \
+        x = nn__wide(given);                                                                                 \
+        NN__CLOSE(scope, nn__narrow(result, given));                                                         \
     }
 
 // 0-d, of x's dtype
@@ -10677,30 +10833,33 @@ TENSOR__FN tensor_t *nn__feature_alpha(tensor_t *x, double p) {
 }
 
 // clang-format off
-NN__COMPOSED(alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1), "p must be in 0..1",
-             !training || p == 0 ? x_ : nn__alpha_dropout(x, p, x->dims))
-NN__COMPOSED(feature_alpha_dropout, (tensor_t *x, double p, int training), !(p >= 0 && p <= 1) || x->ndim < 2,
-             "p must be in 0..1 and x at least [N, C]", !training || p == 0 ? x_ : nn__feature_alpha(x, p))
-NN__COMPOSED(celu, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
-NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
+NN__COMPOSED_TO(TENSOR__APART, alpha_dropout, x, given, (tensor_t *x, double p, int training),
+             !(p >= 0 && p <= 1), "p must be in 0..1",
+             !training || p == 0 ? given : nn__alpha_dropout(x, p, x->dims))
+NN__COMPOSED_TO(TENSOR__APART, feature_alpha_dropout, x, given, (tensor_t *x, double p, int training),
+             !(p >= 0 && p <= 1) || x->ndim < 2,
+             "p must be in 0..1 and x at least [N, C]", !training || p == 0 ? given : nn__feature_alpha(x, p))
+NN__COMPOSED(celu, x, (tensor_t *x, double alpha), alpha == 0, "alpha must not be 0", nn__celu(x, alpha))
+NN__COMPOSED_TO(TENSOR__FULL, gumbel_softmax, x, given,
+             (tensor_t *x, double tau, int hard, int64_t dim), 0, "",
              nn__gumbel(x, tau, hard, dim))
-NN__COMPOSED(hardshrink, (tensor_t *x, double lambd), 0, "",
+NN__COMPOSED(hardshrink, x, (tensor_t *x, double lambd), 0, "",
              (tensor_where)((tensor_le_scalar)((tensor_abs)(x), lambd), nn__number(0, x), x))
-NN__COMPOSED_TO(TENSOR__FULL, normalize, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, normalize, x, given, (tensor_t *x, double p, int64_t dim, double eps), 0, "",
              (tensor_div)(x, (tensor_clamp_min)(nn__p_norm(x, p, dim, 1), eps)))
-NN__COMPOSED(relu6, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
-NN__COMPOSED(rrelu, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
+NN__COMPOSED(relu6, x, (tensor_t *x), 0, "", (tensor_hardtanh)(x, 0, 6))
+NN__COMPOSED(rrelu, x, (tensor_t *x, double lower, double upper, int training), !(lower <= upper),
              "lower is above upper",
              training ? nn__random_slopes(x, lower, upper) : (tensor_leaky_relu)(x, (lower + upper) / 2))
-NN__COMPOSED(selu, (tensor_t *x), 0, "",
+NN__COMPOSED(selu, x, (tensor_t *x), 0, "",
              (tensor_mul_scalar)((tensor_elu)(x, 1.6732632423543772), 1.0507009873554805))
-NN__COMPOSED_TO(TENSOR__FULL, softmin, (tensor_t *x, int64_t dim), 0, "",
+NN__COMPOSED_TO(TENSOR__FULL, softmin, x, given, (tensor_t *x, int64_t dim), 0, "",
                 (tensor_softmax)((tensor_neg)(x), dim))
-NN__COMPOSED(softshrink, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
+NN__COMPOSED(softshrink, x, (tensor_t *x, double lambd), !(lambd >= 0), "lambd must be >= 0",
              (tensor_sub)(x, (tensor_clamp)(x, -lambd, lambd)))
-NN__COMPOSED(softsign, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
-NN__COMPOSED(tanhshrink, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
-NN__COMPOSED(threshold, (tensor_t *x, double threshold, double value), 0, "",
+NN__COMPOSED(softsign, x, (tensor_t *x), 0, "", (tensor_div)(x, (tensor_add_scalar)((tensor_abs)(x), 1)))
+NN__COMPOSED(tanhshrink, x, (tensor_t *x), 0, "", (tensor_sub)(x, (tensor_tanh)(x)))
+NN__COMPOSED(threshold, x, (tensor_t *x, double threshold, double value), 0, "",
              (tensor_where)((tensor_le_scalar)(x, threshold), nn__number(value, x), x))
 
 // clang-format on
@@ -10994,7 +11153,7 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
     if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
     v->round = -1;
-    if (!nn__in_slices()) {
+    if (!nn__in_time_slices()) {
         nn__run(v->heads, nn__attention_back_task, v);
         return TENSOR_OK;
     }
@@ -11304,7 +11463,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return (tensor_to)(y, (tensor_dtype_t)dtype);
 }
 
-NN__OPTIONS(scaled_dot_product_attention, , nn__run_scaled_dot_product_attention(&a))
+NN__OPTIONS(scaled_dot_product_attention, a, , nn__run_scaled_dot_product_attention(&a))
 
 // ------------------------------------------------------------------------------
 // >>impl-recurrent                                 MARK: recurrent nets
@@ -11449,7 +11608,7 @@ TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
     NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
 }
 
-// Each step is one task, whose parts use the threads: a kernel that is done in slices pauses between steps.
+// Each step is one task, whose parts use the threads: in time slices, a kernel pauses between steps.
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
     v->k = nn__cpu(v->dtype);
     if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
@@ -11858,7 +12017,7 @@ typedef struct nn__net_t {
     int64_t hidden, size, n;        // features of c, features of h; items
     tensor_t *first[2];             // h and c before the first step, [ends, n, features]; NULL: not made yet
     tensor_t **end;                 // the last h of each layer and direction, then the last c
-    int made;                       // how many of the `ends` are made
+    int ended;                      // how many of the `ends` there are
 } nn__net_t;
 
 TENSOR__FN int nn__net_inputs(const nn__net_t *v, unsigned floats) {
@@ -11986,9 +12145,9 @@ TENSOR__FN tensor_t *nn__net_direction(nn__net_t *v, tensor_t *x, int64_t l, int
     }
     if (reversed) { y = nn__reversed(y, v->padded); }
     for (int k = 0; k < v->states; k++) {
-        v->end[k * v->ends + v->made] = (tensor_unsqueeze)(state[k], 0);
+        v->end[k * v->ends + v->ended] = (tensor_unsqueeze)(state[k], 0);
     }
-    v->made++;
+    v->ended++;
     return y;
 }
 
@@ -12017,9 +12176,9 @@ TENSOR__FN tensor_t *nn__net_layers(nn__net_t *v, tensor_t *x) {
             y = nn__net_layer(v, x, l);
         } else if (!(tensor_is_poison)(y)) {
             for (int k = 0; k < v->states; k++) {
-                v->end[k * v->ends + v->made] = (tensor_select)(both, 0, k);
+                v->end[k * v->ends + v->ended] = (tensor_select)(both, 0, k);
             }
-            v->made++;
+            v->ended++;
         }
         x = drops && l + run < a->layers ? (tensor_dropout)(y, a->dropout, 1) : y;
     }
@@ -12051,7 +12210,7 @@ TENSOR__FN tensor_state_t nn__net_run(nn__net_t *v) {
 
     tensor_t *out[2] = {NULL, NULL};
     for (int k = 0; k < v->states; k++) {
-        out[k] = (tensor_cat_n)(v->end + k * v->ends, v->made, 0);
+        out[k] = (tensor_cat_n)(v->end + k * v->ends, v->ended, 0);
         out[k] = nn__narrow(v->single ? (tensor_squeeze)(out[k], 1) : out[k], a->x);
     }
     if (v->single) {
@@ -12118,9 +12277,9 @@ TENSOR__FN tensor_state_t nn__state_end(nn__state_scope_t *b, tensor_state_t s, 
     return nn__no_state();
 }
 
-#define NN__RNN_SET NN__OR_COUNT(layers, 1) NN__OR_COUNT(proj_size, 0) NN__OR(dropout, 0)
-NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
-#define NN__NET(op, kind)                                                                                    \
+#define NN__RNN_SET(a) NN__OR_COUNT(a, layers, 1) NN__OR_COUNT(a, proj_size, 0) NN__OR(a, dropout, 0)
+NN__FILL_DEFAULTS(tensor_rnn, a, NN__RNN_SET(a))
+#define NN__NET(op, a, kind)                                                                                 \
     TENSOR_API tensor_state_t tensor_##op##_with(tensor_rnn_args_t a) {                                      \
         nn__state_scope_t b;                                                                                 \
         if (!NN__TAKE(#op, tensor_rnn, a)) {                                                                 \
@@ -12130,9 +12289,9 @@ NN__FILL_DEFAULTS(tensor_rnn, NN__RNN_SET)
         b = nn__state_begin(kind);                                                                           \
         return nn__state_end(&b, nn__net(#op, kind, &a, 0, NULL), a.site_);                                  \
     }
-NN__NET(lstm, NN_LSTM_NET)
-NN__NET(gru, NN_GRU_NET)
-NN__NET(rnn, a.relu ? NN_RELU_NET : NN_TANH_NET)
+NN__NET(lstm, a, NN_LSTM_NET)
+NN__NET(gru, a, NN_GRU_NET)
+NN__NET(rnn, a, a.relu ? NN_RELU_NET : NN_TANH_NET)
 
 // A cell is a net of one layer over one step.
 TENSOR__FN tensor_state_t nn__cell(const char *op, int kind, tensor_t *x, tensor_t *h, tensor_t *c,
@@ -12789,7 +12948,7 @@ TENSOR__FN tensor_t *nn__cross_entropy_front(const tensor_cross_entropy_args_t *
     return y;
 }
 
-NN__OWN_FRONT(cross_entropy, NN__OR_COUNT(ignore_index, -100), nn__cross_entropy_front(&a, 0))
+NN__OWN_FRONT(cross_entropy, a, NN__OR_COUNT(a, ignore_index, -100), nn__cross_entropy_front(&a, 0))
 
 TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     tensor_cross_entropy_args_t b = tensor_cross_entropy_defaults();
@@ -12801,19 +12960,19 @@ TENSOR__FN tensor_t *nn__nll_front(const tensor_nll_loss_args_t *a) {
     return nn__cross_entropy_front(&b, 1);
 }
 
-NN__OWN_FRONT(nll_loss, NN__OR_COUNT(ignore_index, -100), nn__nll_front(&a))
+NN__OWN_FRONT(nll_loss, a, NN__OR_COUNT(a, ignore_index, -100), nn__nll_front(&a))
 
 // ---- public functions of the pointwise losses: row, at_zero, weights, parameter, its default
 
-#define NN__LOSS(op, row, at_zero, w, q, f, set)                                                             \
-    NN__OWN_FRONT(op, set, nn__loss_front(row, at_zero, a.input, a.target, w, q, f, a.reduction))
-NN__LOSS(mse_loss, NN__ROW(LOSS_MSE), NULL, NULL, NULL, 0, )
-NN__LOSS(l1_loss, NN__ROW(LOSS_L1), NULL, NULL, NULL, 0, )
-NN__LOSS(smooth_l1_loss, NN__ROW(LOSS_SMOOTH_L1), NN__ROW(LOSS_L1), NULL, NULL, a.beta, NN__OR(beta, 1))
-NN__LOSS(huber_loss, NN__ROW(LOSS_HUBER), NULL, NULL, NULL, a.delta, NN__OR(delta, 1))
-NN__LOSS(binary_cross_entropy, NN__ROW(LOSS_BCE), NULL, a.weight, NULL, 0, )
-NN__LOSS(binary_cross_entropy_with_logits, NN__ROW(LOSS_BCE_LOGITS), NULL, a.weight, a.pos_weight, 0, )
-NN__LOSS(kl_div, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV), NULL, NULL, NULL, 0, )
+#define NN__LOSS(op, a, row, at_zero, w, q, f, set)                                                          \
+    NN__OWN_FRONT(op, a, set, nn__loss_front(row, at_zero, a.input, a.target, w, q, f, a.reduction))
+NN__LOSS(mse_loss, a, NN__ROW(LOSS_MSE), NULL, NULL, NULL, 0, )
+NN__LOSS(l1_loss, a, NN__ROW(LOSS_L1), NULL, NULL, NULL, 0, )
+NN__LOSS(smooth_l1_loss, a, NN__ROW(LOSS_SMOOTH_L1), NN__ROW(LOSS_L1), NULL, NULL, a.beta, NN__OR(a, beta, 1))
+NN__LOSS(huber_loss, a, NN__ROW(LOSS_HUBER), NULL, NULL, NULL, a.delta, NN__OR(a, delta, 1))
+NN__LOSS(binary_cross_entropy, a, NN__ROW(LOSS_BCE), NULL, a.weight, NULL, 0, )
+NN__LOSS(binary_cross_entropy_with_logits, a, NN__ROW(LOSS_BCE_LOGITS), NULL, a.weight, a.pos_weight, 0, )
+NN__LOSS(kl_div, a, a.log_target ? NN__ROW(LOSS_KL_DIV_LOG) : NN__ROW(LOSS_KL_DIV), NULL, NULL, NULL, 0, )
 
 // ---- losses made of other ops
 
@@ -13055,7 +13214,7 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
 }
 
 // tensor_op_with(a): nn__op(&a, in), reduced. The arguments after `same` are the inputs of nn__loss_inputs.
-#define NN__LOSS_OF(op, args, names, required, floats, signs, same, ...)                                     \
+#define NN__LOSS_OF(op, args, a, names, required, floats, signs, same, ...)                                  \
     TENSOR__FN tensor_t *nn__run_##op(const args##_args_t *a) {                                              \
         tensor_t *in[] = {__VA_ARGS__};                                                                      \
         const tensor_t *like;                                                                                \
@@ -13064,34 +13223,34 @@ TENSOR__FN tensor_t *nn__poisson_nll_loss(const tensor_poisson_nll_loss_args_t *
                                same, a->reduction);                                                          \
         return like ? nn__reduce(nn__##op(a, in), a->reduction, like) : TENSOR__(poison);                    \
     }                                                                                                        \
-    NN__SCOPED(op, args, nn__run_##op(&a))
-NN__FILL(tensor_margin_loss, NN__OR(margin, 1) NN__OR_COUNT(p, 1))
-NN__FILL(tensor_ranking_loss, NN__OR(margin, 0))
-NN__FILL_DEFAULTS(tensor_triplet_margin_loss, NN__OR(margin, 1) NN__OR(p, 2) NN__OR(eps, 1e-6))
-NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, NN__OR(margin, 1))
-NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, NN__OR(eps, 1e-6))
-NN__FILL_DEFAULTS(tensor_poisson_nll_loss, NN__OR(eps, 1e-8))
-#define NN__X(op, args, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, __VA_ARGS__)
-NN__X(hinge_embedding_loss, tensor_margin_loss, "input target", 2, 1, 2, 2, a->input, a->target)
-NN__X(soft_margin_loss, tensor_margin_loss, "input target", 2, 3, 0, 2, a->input, a->target)
-NN__X(multi_margin_loss, tensor_margin_loss, "input target weight", 2, 1, 0, 0, a->input, a->target,
+    NN__SCOPED(op, args, a, nn__run_##op(&a))
+NN__FILL(tensor_margin_loss, a, NN__OR(a, margin, 1) NN__OR_COUNT(a, p, 1))
+NN__FILL(tensor_ranking_loss, a, NN__OR(a, margin, 0))
+NN__FILL_DEFAULTS(tensor_triplet_margin_loss, a, NN__OR(a, margin, 1) NN__OR(a, p, 2) NN__OR(a, eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_triplet_margin_with_distance_loss, a, NN__OR(a, margin, 1))
+NN__FILL_DEFAULTS(tensor_gaussian_nll_loss, a, NN__OR(a, eps, 1e-6))
+NN__FILL_DEFAULTS(tensor_poisson_nll_loss, a, NN__OR(a, eps, 1e-8))
+#define NN__X(op, args, a, ...) NN__DEFAULTS(tensor_##op, args) NN__LOSS_OF(op, args, a, __VA_ARGS__)
+NN__X(hinge_embedding_loss, tensor_margin_loss, a, "input target", 2, 1, 2, 2, a->input, a->target)
+NN__X(soft_margin_loss, tensor_margin_loss, a, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__X(multi_margin_loss, tensor_margin_loss, a, "input target weight", 2, 1, 0, 0, a->input, a->target,
       a->weight)
-NN__X(multilabel_margin_loss, tensor_margin_loss, "input target", 2, 1, 0, 0, a->input, a->target)
-NN__X(multilabel_soft_margin_loss, tensor_margin_loss, "input target weight", 2, 7, 0, 2, a->input, a->target,
-      a->weight)
-NN__X(margin_ranking_loss, tensor_ranking_loss, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
+NN__X(multilabel_margin_loss, tensor_margin_loss, a, "input target", 2, 1, 0, 0, a->input, a->target)
+NN__X(multilabel_soft_margin_loss, tensor_margin_loss, a, "input target weight", 2, 7, 0, 2, a->input,
+      a->target, a->weight)
+NN__X(margin_ranking_loss, tensor_ranking_loss, a, "input1 input2 target", 3, 7, 0, 6, a->input1, a->input2,
       a->target)
-NN__X(cosine_embedding_loss, tensor_ranking_loss, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
+NN__X(cosine_embedding_loss, tensor_ranking_loss, a, "input1 input2 target", 3, 3, 4, 2, a->input1, a->input2,
       a->target)
 #undef NN__X
 
-NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, "anchor positive negative", 3, 7, 0, 6,
+NN__LOSS_OF(triplet_margin_loss, tensor_triplet_margin_loss, a, "anchor positive negative", 3, 7, 0, 6,
             a->anchor, a->positive, a->negative)
-NN__LOSS_OF(triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss,
+NN__LOSS_OF(triplet_margin_with_distance_loss, tensor_triplet_margin_with_distance_loss, a,
             "anchor positive negative", 3, 7, 0, 6, a->anchor, a->positive, a->negative)
-NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, "input target var", 3, 7, 0, 0, a->input, a->target,
-            a->var)
-NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, "input target", 2, 3, 0, 2, a->input, a->target)
+NN__LOSS_OF(gaussian_nll_loss, tensor_gaussian_nll_loss, a, "input target var", 3, 7, 0, 0, a->input,
+            a->target, a->var)
+NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, a, "input target", 2, 3, 0, 2, a->input, a->target)
 
 // ------------------------------------------------------------------------------
 // >>impl-ctc                                       MARK: connectionist temporal classification
@@ -13439,7 +13598,7 @@ TENSOR__FN tensor_t *nn__run_ctc_loss(const tensor_ctc_loss_args_t *a) {
     return nn__reduce(y, a->reduction, a->log_probs);
 }
 
-NN__OPTIONS(ctc_loss, NN__OR_COUNT(blank, 0), nn__run_ctc_loss(&a))
+NN__OPTIONS(ctc_loss, a, NN__OR_COUNT(a, blank, 0), nn__run_ctc_loss(&a))
 
 // ------------------------------------------------------------------------------
 // >>nn-table                                       MARK: rows
@@ -15031,15 +15190,16 @@ TENSOR__FN void nn__add_buffer(nn_module_t *m, const char *name, int64_t n, doub
 }
 
 // nn_layer_with(a), whose result is `make`, an expression of a.
-#define NN__LAYER(layer, args, make)                                                                         \
+#define NN__LAYER(layer, args, a, make)                                                                      \
     TENSOR_API nn_module_t *nn_##layer##_with(args##_args_t a) {                                             \
         return nn__stamp(a.site_, NN__TAKE(#layer, args, a) ? make : NULL);                                  \
     }
-#define NN__OWN_LAYER(layer, set, make) NN__FILL_DEFAULTS(nn_##layer, set) NN__LAYER(layer, nn_##layer, make)
-#define NN__LAYER_PER_DIMS(layer, args, make)                                                                \
-    NN__LAYER(layer##1d, args, make(&a, 1))                                                                  \
-    NN__LAYER(layer##2d, args, make(&a, 2))                                                                  \
-    NN__LAYER(layer##3d, args, make(&a, 3))
+#define NN__OWN_LAYER(layer, a, set, make)                                                                   \
+    NN__FILL_DEFAULTS(nn_##layer, a, set) NN__LAYER(layer, nn_##layer, a, make)
+#define NN__LAYER_PER_DIMS(layer, args, a, make)                                                             \
+    NN__LAYER(layer##1d, args, a, make(&a, 1))                                                               \
+    NN__LAYER(layer##2d, args, a, make(&a, 2))                                                               \
+    NN__LAYER(layer##3d, args, a, make(&a, 3))
 
 // ---- inside a forward
 
@@ -15408,7 +15568,7 @@ TENSOR__FN nn_module_t *nn__make_linear(nn_linear_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(linear, , nn__make_linear(a))
+NN__OWN_LAYER(linear, a, , nn__make_linear(a))
 
 // ---- bilinear: it has no forward of one tensor
 
@@ -15548,7 +15708,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(embedding, a->padding_idx = NN__CALLED(*a) ? a->padding_idx : -1;, nn__make_embedding(a))
+NN__OWN_LAYER(embedding, a, a->padding_idx = NN__CALLED(*a) ? a->padding_idx : -1;, nn__make_embedding(a))
 
 // ---- embedding_bag
 
@@ -15642,7 +15802,7 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(embedding_bag, , nn__make_embedding_bag(a))
+NN__OWN_LAYER(embedding_bag, a, , nn__make_embedding_bag(a))
 
 // ------------------------------------------------------------------------------
 // >>layers-image                                   MARK: convolutions, pools, layers of images
@@ -15794,10 +15954,11 @@ TENSOR__FN nn_module_t *nn__conv_transpose_new(const nn_conv_transpose_args_t *a
     return nn__make_conv(op, nn__conv_transpose_kind(rank), &l, 1);
 }
 
-NN__FILL_DEFAULTS(nn_conv, NN__CONV_SET NN__OR_DIMS(kernel, 0))
-NN__FILL_DEFAULTS(nn_conv_transpose, NN__CONV_SET NN__OR_DIMS(kernel, 0) NN__OR_DIMS(output_padding, 0))
-NN__LAYER_PER_DIMS(conv, nn_conv, nn__conv_new)
-NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, nn__conv_transpose_new)
+NN__FILL_DEFAULTS(nn_conv, a, NN__CONV_SET(a) NN__OR_DIMS(a, kernel, 0))
+NN__FILL_DEFAULTS(nn_conv_transpose, a,
+                  NN__CONV_SET(a) NN__OR_DIMS(a, kernel, 0) NN__OR_DIMS(a, output_padding, 0))
+NN__LAYER_PER_DIMS(conv, nn_conv, a, nn__conv_new)
+NN__LAYER_PER_DIMS(conv_transpose, nn_conv_transpose, a, nn__conv_transpose_new)
 
 // ---- pools
 
@@ -15905,10 +16066,10 @@ TENSOR__FN nn_module_t *nn__max_unpool_new(const nn_pool_args_t *a, int rank) {
                          0);
 }
 
-NN__FILL_DEFAULTS(nn_pool, NN__POOL_SET NN__OR_DIMS(dilation, 1))
-NN__LAYER_PER_DIMS(max_pool, nn_pool, nn__max_pool_new)
-NN__LAYER_PER_DIMS(avg_pool, nn_pool, nn__avg_pool_new)
-NN__LAYER_PER_DIMS(max_unpool, nn_pool, nn__max_unpool_new)
+NN__FILL_DEFAULTS(nn_pool, a, NN__POOL_SET(a) NN__OR_DIMS(a, dilation, 1))
+NN__LAYER_PER_DIMS(max_pool, nn_pool, a, nn__max_pool_new)
+NN__LAYER_PER_DIMS(avg_pool, nn_pool, a, nn__avg_pool_new)
+NN__LAYER_PER_DIMS(max_unpool, nn_pool, a, nn__max_unpool_new)
 
 typedef struct nn__unpool_rest_t {
     tensor_t *indices;
@@ -16074,9 +16235,9 @@ TENSOR__FN nn_module_t *nn__make_fractional(const nn_fractional_max_pool_args_t 
     return NN__REFUSE("%s: output_ratio %g must be between 0 and 1, in each dim", op, a->output_ratio);
 }
 
-NN__FILL_DEFAULTS(nn_fractional_max_pool, )
-NN__LAYER(fractional_max_pool2d, nn_fractional_max_pool, nn__make_fractional(&a, 2))
-NN__LAYER(fractional_max_pool3d, nn_fractional_max_pool, nn__make_fractional(&a, 3))
+NN__FILL_DEFAULTS(nn_fractional_max_pool, a, )
+NN__LAYER(fractional_max_pool2d, nn_fractional_max_pool, a, nn__make_fractional(&a, 2))
+NN__LAYER(fractional_max_pool3d, nn_fractional_max_pool, a, nn__make_fractional(&a, 3))
 
 // ---- upsample: the numbers that PyTorch prints depend on which were given, so it prints itself
 
@@ -16153,10 +16314,10 @@ TENSOR__FN nn_module_t *nn__make_upsampling(nn_upsample_args_t a, const nn__kind
     return nn__make_upsample(a, kind);
 }
 
-NN__OWN_LAYER(upsample, , nn__make_upsample(a, NN__KIND(UPSAMPLE)))
-NN__LAYER(upsampling_nearest2d, nn_upsample,
+NN__OWN_LAYER(upsample, a, , nn__make_upsample(a, NN__KIND(UPSAMPLE)))
+NN__LAYER(upsampling_nearest2d, nn_upsample, a,
           nn__make_upsampling(a, NN__KIND(UPSAMPLING_NEAREST2D), "upsampling_nearest2d", TENSOR_NEAREST))
-NN__LAYER(upsampling_bilinear2d, nn_upsample,
+NN__LAYER(upsampling_bilinear2d, nn_upsample, a,
           nn__make_upsampling(a, NN__KIND(UPSAMPLING_BILINEAR2D), "upsampling_bilinear2d", TENSOR_BILINEAR))
 
 // ---- pads
@@ -16305,9 +16466,9 @@ TENSOR__FN nn_module_t *nn__make_fold(const nn_columns_args_t *a) {
     return nn__make_columns(a, "fold", NN__KIND(FOLD));
 }
 
-NN__FILL_DEFAULTS(nn_columns, NN__COLUMNS_SET)
-NN__LAYER(unfold, nn_columns, nn__make_columns(&a, "unfold", NN__KIND(UNFOLD)))
-NN__LAYER(fold, nn_columns, nn__make_fold(&a))
+NN__FILL_DEFAULTS(nn_columns, a, NN__COLUMNS_SET(a))
+NN__LAYER(unfold, nn_columns, a, nn__make_columns(&a, "unfold", NN__KIND(UNFOLD)))
+NN__LAYER(fold, nn_columns, a, nn__make_fold(&a))
 
 // ------------------------------------------------------------------------------
 // >>layers-norm                                    MARK: norms
@@ -16399,8 +16560,8 @@ TENSOR__FN nn_module_t *nn__make_rms_norm(nn_rms_norm_args_t a) {
                               a.eps < 0 ? NAN : a.eps, !a.no_affine, 0);
 }
 
-NN__OWN_LAYER(layer_norm, NN__OR(eps, 1e-5), nn__make_layer_norm(a))
-NN__OWN_LAYER(rms_norm, NN__OR(eps, -1), nn__make_rms_norm(a))
+NN__OWN_LAYER(layer_norm, a, NN__OR(a, eps, 1e-5), nn__make_layer_norm(a))
+NN__OWN_LAYER(rms_norm, a, NN__OR(a, eps, -1), nn__make_rms_norm(a))
 
 // ---- batch norm, instance norm
 
@@ -16501,10 +16662,10 @@ TENSOR__FN nn_module_t *nn__instance_norm_new(const nn_instance_norm_args_t *a, 
     return nn__make_batch_norm(nn__instance_norm_kind(dims), &b, 1);
 }
 
-NN__FILL_DEFAULTS(nn_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__FILL_DEFAULTS(nn_instance_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1))
-NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, nn__batch_norm_new)
-NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, nn__instance_norm_new)
+NN__FILL_DEFAULTS(nn_batch_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1))
+NN__FILL_DEFAULTS(nn_instance_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1))
+NN__LAYER_PER_DIMS(batch_norm, nn_batch_norm, a, nn__batch_norm_new)
+NN__LAYER_PER_DIMS(instance_norm, nn_instance_norm, a, nn__instance_norm_new)
 
 // ---- batch norm over processes
 
@@ -16638,7 +16799,7 @@ TENSOR__FN nn_module_t *nn__make_sync_norm(const nn_sync_batch_norm_args_t *a) {
     return &l->norm.base;
 }
 
-NN__OWN_LAYER(sync_batch_norm, NN__OR(eps, 1e-5) NN__OR(momentum, 0.1), nn__make_sync_norm(&a))
+NN__OWN_LAYER(sync_batch_norm, a, NN__OR(a, eps, 1e-5) NN__OR(a, momentum, 0.1), nn__make_sync_norm(&a))
 
 // ---- group norm
 
@@ -16687,7 +16848,7 @@ TENSOR__FN nn_module_t *nn__make_group_norm(nn_group_norm_args_t a) {
     return nn__done(&l->base);
 }
 
-NN__OWN_LAYER(group_norm, NN__OR(eps, 1e-5), nn__make_group_norm(a))
+NN__OWN_LAYER(group_norm, a, NN__OR(a, eps, 1e-5), nn__make_group_norm(a))
 
 // ---- local response norm
 
@@ -16726,7 +16887,7 @@ TENSOR__FN nn_module_t *nn__make_local_response_norm(nn_local_response_norm_args
     return &l->base;
 }
 
-NN__OWN_LAYER(local_response_norm, NN__OR(alpha, 1e-4) NN__OR(beta, 0.75) NN__OR(k, 1),
+NN__OWN_LAYER(local_response_norm, a, NN__OR(a, alpha, 1e-4) NN__OR(a, beta, 0.75) NN__OR(a, k, 1),
               nn__make_local_response_norm(a))
 
 // ------------------------------------------------------------------------------
@@ -16893,14 +17054,14 @@ TENSOR__FN nn_module_t *nn__make_recurrent(nn_rnn_args_t a, const char *op, cons
     return nn__done(&l->base);
 }
 
-NN__FILL_DEFAULTS(nn_rnn, NN__RNN_SET)
-NN__LAYER(lstm, nn_rnn, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN_LSTM_NET, 0))
-NN__LAYER(gru, nn_rnn, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN_GRU_NET, 0))
-NN__LAYER(rnn, nn_rnn,
+NN__FILL_DEFAULTS(nn_rnn, a, NN__RNN_SET(a))
+NN__LAYER(lstm, nn_rnn, a, nn__make_recurrent(a, "lstm", NN__KIND(LSTM), NN_LSTM_NET, 0))
+NN__LAYER(gru, nn_rnn, a, nn__make_recurrent(a, "gru", NN__KIND(GRU), NN_GRU_NET, 0))
+NN__LAYER(rnn, nn_rnn, a,
           nn__make_recurrent(a, "rnn", NN__KIND(RNN), a.relu ? NN_RELU_NET : NN_TANH_NET, 0))
-NN__LAYER(lstm_cell, nn_rnn, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN_LSTM_NET, 1))
-NN__LAYER(gru_cell, nn_rnn, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN_GRU_NET, 1))
-NN__LAYER(rnn_cell, nn_rnn,
+NN__LAYER(lstm_cell, nn_rnn, a, nn__make_recurrent(a, "lstm_cell", NN__KIND(LSTM_CELL), NN_LSTM_NET, 1))
+NN__LAYER(gru_cell, nn_rnn, a, nn__make_recurrent(a, "gru_cell", NN__KIND(GRU_CELL), NN_GRU_NET, 1))
+NN__LAYER(rnn_cell, nn_rnn, a,
           nn__make_recurrent(a, "rnn_cell", NN__KIND(RNN_CELL), a.relu ? NN_RELU_NET : NN_TANH_NET, 1))
 
 // id: of the net and of its cell.
@@ -16980,7 +17141,7 @@ TENSOR__FN int nn__ends(nn__padded_t *p, const nn__rnn_layer_t *l, const tensor_
     return !(tensor_is_poison)(p->reversed) && !(tensor_is_poison)(p->last) && !(tensor_is_poison)(p->past);
 }
 
-NN__FILL_DEFAULTS(nn_recurrent, )
+NN__FILL_DEFAULTS(nn_recurrent, a, )
 
 TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
     static const char op[] = "recurrent_forward";
@@ -17288,9 +17449,9 @@ TENSOR__FN nn_module_t *nn__make_attention(nn_multihead_attention_args_t a) {
     return nn__done(m);
 }
 
-NN__OWN_LAYER(multihead_attention, NN__OR(dropout, 0), nn__make_attention(a))
+NN__OWN_LAYER(multihead_attention, a, NN__OR(a, dropout, 0), nn__make_attention(a))
 
-NN__FILL_DEFAULTS(nn_attention, )
+NN__FILL_DEFAULTS(nn_attention, a, )
 
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__attention_body(nn_module_t *m, tensor_t *x, void *rest) {
@@ -17444,10 +17605,10 @@ TENSOR__FN nn_module_t *nn__make_transformer_layer(nn_transformer_layer_args_t a
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_layer,
-                  NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1) NN__OR(eps, 1e-5))
-NN__LAYER(transformer_encoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 0))
-NN__LAYER(transformer_decoder_layer, nn_transformer_layer, nn__make_transformer_layer(a, 1))
+NN__FILL_DEFAULTS(nn_transformer_layer, a,
+                  NN__OR_COUNT(a, feedforward, 2048) NN__OR(a, dropout, 0.1) NN__OR(a, eps, 1e-5))
+NN__LAYER(transformer_encoder_layer, nn_transformer_layer, a, nn__make_transformer_layer(a, 0))
+NN__LAYER(transformer_decoder_layer, nn_transformer_layer, a, nn__make_transformer_layer(a, 1))
 
 // ---- their stacks: children "layers" (a ModuleList) and "norm", no options
 
@@ -17479,7 +17640,7 @@ NN__SCOPED_KIND(ENCODER, nn_module_t, "TransformerEncoder", nn__forward_transfor
 NN__SCOPED_KIND(DECODER, nn_module_t, "TransformerDecoder", nn__forward_transformer, NULL, NN__DECODER_ID)
 NN__PLAIN_KIND(MODULE_LIST, nn_module_t, "ModuleList", NULL, NULL)
 
-NN__FILL_DEFAULTS(nn_transformer, )
+NN__FILL_DEFAULTS(nn_transformer, a, )
 
 // The other inputs are in rest.
 TENSOR__FN tensor_t *nn__transformer_body(nn_module_t *m, tensor_t *x, void *rest) {
@@ -17613,11 +17774,11 @@ TENSOR__FN nn_module_t *nn__make_whole_transformer(nn_transformer_net_args_t a) 
     return nn__done(m);
 }
 
-NN__FILL_DEFAULTS(nn_transformer_net,
-                  NN__OR_COUNT(embed, 512) NN__OR_COUNT(heads, 8) NN__OR_COUNT(encoder_layers, 6)
-                  NN__OR_COUNT(decoder_layers, 6) NN__OR_COUNT(feedforward, 2048) NN__OR(dropout, 0.1)
-                  NN__OR(eps, 1e-5))
-NN__LAYER(transformer, nn_transformer_net, nn__make_whole_transformer(a))
+NN__FILL_DEFAULTS(nn_transformer_net, a,
+                  NN__OR_COUNT(a, embed, 512) NN__OR_COUNT(a, heads, 8) NN__OR_COUNT(a, encoder_layers, 6)
+                  NN__OR_COUNT(a, decoder_layers, 6) NN__OR_COUNT(a, feedforward, 2048)
+                  NN__OR(a, dropout, 0.1) NN__OR(a, eps, 1e-5))
+NN__LAYER(transformer, nn_transformer_net, a, nn__make_whole_transformer(a))
 
 TENSOR_API tensor_t *(nn_generate_square_subsequent_mask)(int64_t size) {
     int64_t dims[2];
@@ -17762,30 +17923,33 @@ TENSOR_API nn_module_t *(nn_sequential_n)(nn_module_t *const *list, int n) {
 // options for modules (the same members again).
 // ------------------------------------------------------------------------------
 
-// The inputs `in` as members of the args `a`; FIRST is the member that a positional argument would be.
+// The inputs `in` of module m as members of the args `a`; FIRST is the member that a positional argument
+// would be, HOLD keeps the tensors among the options of layer l.
 #define NN__FIRST_IN_TWO input
-#define NN__TAKE_IN_TWO 2, a.input = in[0]; a.target = in[1];
-#define NN__HOLD_IN_TWO
+#define NN__TAKE_IN_TWO(a, in, m) 2, a.input = in[0]; a.target = in[1];
+#define NN__HOLD_IN_TWO(l)
 #define NN__FIRST_WEIGHTED input
-#define NN__TAKE_WEIGHTED 2, a.input = in[0]; a.target = in[1]; a.weight = nn__called(m, "weight");
-#define NN__HOLD_WEIGHTED nn__hold_option(&l->base, "weight", &l->options.weight);
+#define NN__TAKE_WEIGHTED(a, in, m)                                                                          \
+    2, a.input = in[0]; a.target = in[1]; a.weight = nn__called(m, "weight");
+#define NN__HOLD_WEIGHTED(l) nn__hold_option(&l->base, "weight", &l->options.weight);
 #define NN__FIRST_WEIGHTED_TWICE input
-#define NN__TAKE_WEIGHTED_TWICE NN__TAKE_WEIGHTED a.pos_weight = nn__called(m, "pos_weight");
-#define NN__HOLD_WEIGHTED_TWICE                                                                              \
-    NN__HOLD_WEIGHTED nn__hold_option(&l->base, "pos_weight", &l->options.pos_weight);
+#define NN__TAKE_WEIGHTED_TWICE(a, in, m)                                                                    \
+    NN__TAKE_WEIGHTED(a, in, m) a.pos_weight = nn__called(m, "pos_weight");
+#define NN__HOLD_WEIGHTED_TWICE(l)                                                                           \
+    NN__HOLD_WEIGHTED(l) nn__hold_option(&l->base, "pos_weight", &l->options.pos_weight);
 #define NN__FIRST_RANKED input1
-#define NN__TAKE_RANKED 3, a.input1 = in[0]; a.input2 = in[1]; a.target = in[2];
-#define NN__HOLD_RANKED
+#define NN__TAKE_RANKED(a, in, m) 3, a.input1 = in[0]; a.input2 = in[1]; a.target = in[2];
+#define NN__HOLD_RANKED(l)
 #define NN__FIRST_IN_TRIPLES anchor
-#define NN__TAKE_IN_TRIPLES 3, a.anchor = in[0]; a.positive = in[1]; a.negative = in[2];
-#define NN__HOLD_IN_TRIPLES
+#define NN__TAKE_IN_TRIPLES(a, in, m) 3, a.anchor = in[0]; a.positive = in[1]; a.negative = in[2];
+#define NN__HOLD_IN_TRIPLES(l)
 #define NN__FIRST_WITH_VAR input
-#define NN__TAKE_WITH_VAR 3, a.input = in[0]; a.target = in[1]; a.var = in[2];
-#define NN__HOLD_WITH_VAR
+#define NN__TAKE_WITH_VAR(a, in, m) 3, a.input = in[0]; a.target = in[1]; a.var = in[2];
+#define NN__HOLD_WITH_VAR(l)
 #define NN__FIRST_IN_FOUR log_probs
-#define NN__TAKE_IN_FOUR                                                                                     \
+#define NN__TAKE_IN_FOUR(a, in, m)                                                                           \
     4, a.log_probs = in[0]; a.targets = in[1]; a.input_lengths = in[2]; a.target_lengths = in[3];
-#define NN__HOLD_IN_FOUR
+#define NN__HOLD_IN_FOUR(l)
 
 // Makes an option that is a tensor a buffer.
 TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **option) {
@@ -17793,8 +17957,8 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
     *option = NULL;
 }
 
-#define NN__TAKEN(...) NN__TAKEN_AS(__VA_ARGS__)
-#define NN__TAKEN_AS(takes, set)                                                                             \
+#define NN__TAKEN(m, n, ...) NN__TAKEN_AS(m, n, __VA_ARGS__)
+#define NN__TAKEN_AS(m, n, takes, set)                                                                       \
     if (!nn__takes(m, n, takes)) { return TENSOR__(poison); }                                                \
     set
 #define NN__LOSS_LAYER(ID, name, args, function, printed, inputs)                                            \
@@ -17804,7 +17968,7 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
     } nn__##name##_layer_t;                                                                                  \
     TENSOR__FN tensor_t *nn__call_##name(nn_module_t *m, tensor_t *const *in, int n) {                       \
         args##_args_t a = ((const nn__##name##_layer_t *)m)->options;                                        \
-        NN__TAKEN(NN__TAKE_##inputs)                                                                         \
+        NN__TAKEN(m, n, NN__TAKE_##inputs(a, in, m))                                                         \
         return function##_with(a);                                                                           \
     }                                                                                                        \
     NN__PLAIN_KIND(ID, nn__##name##_layer_t, printed, NULL, NULL)                                            \
@@ -17818,7 +17982,7 @@ TENSOR__FN void nn__hold_option(nn_module_t *m, const char *name, tensor_t **opt
             l->base.impl->call = nn__call_##name;                                                            \
             l->options = a;                                                                                  \
             l->options.site_ = NULL;                                                                         \
-            NN__HOLD_##inputs                                                                                \
+            NN__HOLD_##inputs(l)                                                                             \
         }                                                                                                    \
         return nn__stamp(a.site_, l ? nn__done(&l->base) : NULL);                                            \
     }
@@ -18055,7 +18219,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
     return nn__done(m);
 }
 
-NN__OWN_LAYER(adaptive_log_softmax_with_loss, NN__OR(div_value, 4), nn__make_adaptive_softmax(&a))
+NN__OWN_LAYER(adaptive_log_softmax_with_loss, a, NN__OR(a, div_value, 4), nn__make_adaptive_softmax(&a))
 
 // ------------------------------------------------------------------------------
 // >>layers-parametrized                            MARK: tensors of modules that are computed
@@ -18099,7 +18263,7 @@ TENSOR__FN nn__slot_t *nn__parametrizable(const char *op, nn_module_t *m, const 
 }
 
 // The child with that name, a new one of that kind if there is none. NULL after raising
-TENSOR__FN nn_module_t *nn__kid_made(nn_module_t *m, const char *name, const nn__kind_t *kind) {
+TENSOR__FN nn_module_t *nn__add_kid(nn_module_t *m, const char *name, const nn__kind_t *kind) {
     nn_module_t *kid = nn__kid(m, name);
     if (kid) { return kid; }
     kid = (nn_module_t *)nn__make(kind);
@@ -18114,8 +18278,8 @@ TENSOR__FN nn_module_t *nn__kid_made(nn_module_t *m, const char *name, const nn_
 
 // Moves slot `name` of m to its list of parametrizations. -> the list, NULL after raising
 TENSOR__FN nn_module_t *nn__parametrized(nn_module_t *m, const char *name, const char *original) {
-    nn_module_t *sets = nn__kid_made(m, "parametrizations", NN__KIND(MODULE_DICT));
-    nn_module_t *list = sets ? nn__kid_made(sets, name, NN__KIND(PARAMETRIZATION_LIST)) : NULL;
+    nn_module_t *sets = nn__add_kid(m, "parametrizations", NN__KIND(MODULE_DICT));
+    nn_module_t *list = sets ? nn__add_kid(sets, name, NN__KIND(PARAMETRIZATION_LIST)) : NULL;
     nn__slot_t *s = nn__find_slot(m->impl, name, strlen(name));
     if (!list || s->kind == NN__COMPUTED) { return list; }
     int trains = (tensor_requires_grad)(s->tensor);
@@ -18287,7 +18451,7 @@ TENSOR__FN nn_module_t *nn__weight_norm(const nn_weight_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(weight_norm, NN__OR_COUNT(dim, 0), nn__weight_norm(&a))
+NN__OWN_LAYER(weight_norm, a, NN__OR_COUNT(a, dim, 0), nn__weight_norm(&a))
 
 // ---- spectral norm
 
@@ -18379,8 +18543,8 @@ TENSOR__FN nn_module_t *nn__spectral_norm(const nn_spectral_norm_args_t *a) {
     return m;
 }
 
-NN__OWN_LAYER(spectral_norm,
-              NN__OR_COUNT(n_power_iterations, 1) NN__OR(eps, 1e-12) NN__OR_COUNT(dim, NN__OWN_DIM),
+NN__OWN_LAYER(spectral_norm, a,
+              NN__OR_COUNT(a, n_power_iterations, 1) NN__OR(a, eps, 1e-12) NN__OR_COUNT(a, dim, NN__OWN_DIM),
               nn__spectral_norm(&a))
 
 // ------------------------------------------------------------------------------
@@ -18890,7 +19054,7 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
     return nn__init(t, tensor_normal_, 0, gain * sqrt(2 / (fan[0] + fan[1])));
 }
 
-NN__FILL_DEFAULTS(nn_kaiming, )
+NN__FILL_DEFAULTS(nn_kaiming, a, )
 
 TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan[2];
@@ -19119,7 +19283,7 @@ struct nn_optimizer_t {
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
     int owes;
-    int unscaled;            // its gradients are unscaled
+    tensor__count_t unscaled;           // its gradients are unscaled: nn__mark_of the scaler; or 0
     int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
     const char *site;
 };
@@ -19373,12 +19537,12 @@ TENSOR__FN int nn__option(const char *op, const char *name, int option, double v
 }
 
 // nn_name_with and nn_name_defaults of each row.
-#define NN__NUMBER(option, member, value) NN__OR(member, value)
+#define NN__NUMBER(option, member, value) NN__OR(a, member, value)
 #undef NN__COUNT
-#define NN__COUNT(option, member, value) NN__OR_COUNT(member, value)
+#define NN__COUNT(option, member, value) NN__OR_COUNT(a, member, value)
 #define NN__FLAG(option, member)
 #define NN__OPTIMIZER_DEFAULTS(name, step, takes, value, states, options)                                    \
-    NN__FILL_DEFAULTS(nn_##name, NN__OR(lr, value) options)
+    NN__FILL_DEFAULTS(nn_##name, a, NN__OR(a, lr, value) options)
 NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
 #undef NN__COUNT
 #define NN__COUNT NN__NUMBER
@@ -19401,8 +19565,14 @@ NN__OPTIMIZERS(NN__OPTIMIZER_DEFAULTS)
         return nn__optimizer(nn__rule_##name(), v, a.module, a.list, a.count, a.site_, code);                \
     }
 NN__OPTIMIZERS(NN__OPTIMIZER)
+#undef NN__OPTIMIZER
+#undef NN__OPTIMIZER_DEFAULTS
+#undef NN__COUNT
+#undef NN__NUMBER
+#undef NN__FLAG
+#undef NN__ALWAYS_ON
 
-NN__FILL_DEFAULTS(nn_group, )
+NN__FILL_DEFAULTS(nn_group, a, )
 
 // Gives g the value v of an option, which a call named; padded: its name between blanks. -> code
 TENSOR__FN int nn__own_option(const nn_optimizer_t *o, nn__group_t *g, const char *padded, double v) {
@@ -19548,15 +19718,15 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update
 typedef struct nn__stepping_t { const tensor_call_t *c; int64_t tasks; nn_update_t u; } nn__stepping_t;
 
 // How operand i, a gradient, is made; NULL = it is in memory.
-TENSOR__INLINE const tensor__made_t *nn__step_made(const tensor_call_t *c, int64_t i) {
-    return c->made ? c->made[i] : NULL;
+TENSOR__INLINE const tensor__lazy_t *nn__step_lazy(const tensor_call_t *c, int64_t i) {
+    return c->lazy ? c->lazy[i] : NULL;
 }
 
 // The elements of gradient i in a task: whole rows, if the gradient is made during the step.
 TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
-    const tensor__made_t *made = nn__step_made(c, i);
-    if (!made) { return NN__CHUNK; }
-    return made->width < NN__CHUNK ? NN__CHUNK / made->width * made->width : made->width;
+    const tensor__lazy_t *lazy = nn__step_lazy(c, i);
+    if (!lazy) { return NN__CHUNK; }
+    return lazy->width < NN__CHUNK ? NN__CHUNK / lazy->width * lazy->width : lazy->width;
 }
 
 // task counts shares over all parameters.
@@ -19571,12 +19741,12 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
         tasks = nn__ceil(c->arg[i].numel, share);
     }
     const tensor_arg_t *a = &c->arg[i - 1];
-    const tensor__made_t *made = nn__step_made(c, i);
+    const tensor__lazy_t *lazy = nn__step_lazy(c, i);
 
     // NULL, or the row of x and its states for each row of g; < 0 = none
     const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
     int64_t width = rows ? a[1].dims[1] : a[1].numel;
-    if (made) { width = made->most * made->width; }
+    if (lazy) { width = lazy->most * lazy->width; }
     size_t size = a->dtype == TENSOR_F64 ? 8 : 4;
     int64_t from = task * share;
     char *at[5];
@@ -19589,8 +19759,8 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
             at[k] = (char *)a[k].data;
             if (at[k]) { at[k] += (size_t)(k == 1 ? from : to) * size; }
         }
-        if (made) {
-            at[1] = (char *)(uintptr_t)made->rows(made, from / made->width, n / made->width, worker);
+        if (lazy) {
+            at[1] = (char *)(uintptr_t)lazy->rows(lazy, from / lazy->width, n / lazy->width, worker);
         }
         if (rows) { at[4] = NULL; }
         s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
@@ -19598,7 +19768,7 @@ TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
 }
 
 // All tasks of a small step, as one task. A gradient that is made during the step is a product, whose own
-// tasks would else be taken for tasks of this call, which a slice may interrupt.
+// tasks would else be taken for tasks of this call, which a time slice may interrupt.
 TENSOR__FN void nn__step_small(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     (void)task;
@@ -20159,7 +20329,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     for (int i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
-    o->unscaled = 0;
+    TENSOR__ATOMIC_STORE(&o->unscaled, 0);
     return TENSOR_OK;
 }
 
@@ -20624,7 +20794,7 @@ TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
     for (task = 0; task < chunks; task++) { nn__grads_task(arg, task, worker); }
 }
 
-// A number for each chunk: in the scratch, so that a call that is done in slices keeps those it has.
+// A number for each chunk: in the scratch, so that a call that is done in time slices keeps those it has.
 TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
     int64_t chunks = 0;
     for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
@@ -20672,7 +20842,7 @@ TENSOR__FN void nn__found_task(void *arg, int64_t task, int worker) {
 }
 
 // Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
-// or NaN. That is a task, as the total of a call that is done in slices is none before its end.
+// or NaN. That is a task, as the total of a call that is done in time slices is none before its end.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     nn__scaled_t s;
@@ -20800,8 +20970,8 @@ TENSOR__FN tensor_t *nn__total_norm(const char *op, tensor_t *const *list, int n
     return NN__FAIL(TENSOR_ERR_AUTOGRAD, "%s: the norm of order %g of the gradients is %g", op, p, v);
 }
 
-NN__FILL_DEFAULTS(nn_clip_grad_norm, NN__OR(norm_type, 2))
-NN__FILL_DEFAULTS(nn_get_total_norm, NN__OR(norm_type, 2))
+NN__FILL_DEFAULTS(nn_clip_grad_norm, a, NN__OR(a, norm_type, 2))
+NN__FILL_DEFAULTS(nn_get_total_norm, a, NN__OR(a, norm_type, 2))
 
 TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
     nn_optimizer_t *o = a.optimizer;
@@ -20933,6 +21103,19 @@ TENSOR_API tensor_t *(nn_scaler_scale)(tensor_t *scaler, tensor_t *loss) {
     return (tensor_mul)(loss, (tensor_clone)(nn__scaler(scaler, NN__SCALE)));   // loss keeps this scale
 }
 
+// Tells one scaler from another; never 0.
+TENSOR__FN tensor__count_t nn__mark_of(const tensor_t *scaler) {
+    return (tensor__count_t)((uintptr_t)scaler->storage >> 4 & 0x7FFFFFFF) | 1;
+}
+
+// An update ends what was unscaled for a step that the program has left out.
+TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
+    nn_optimizer_t *o = (nn_optimizer_t *)(void *)owned;
+    if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) {
+        TENSOR__ATOMIC_STORE(&o->unscaled, 0);
+    }
+}
+
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "scaler_unscale"); }
     int code = nn__bad_optimizer("scaler_unscale", o);
@@ -20941,7 +21124,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     tensor_t *factor = (tensor_reciprocal)((tensor_to)(nn__scaler(scaler, NN__SCALE), TENSOR_F64));
     tensor_t *worst = nn__scaler(scaler, NN__FOUND);
     if (code == TENSOR_OK) { code = tensor_error_code(); }
-    if (code == TENSOR_OK && o->unscaled) {
+    if (code == TENSOR_OK && TENSOR__ATOMIC_LOAD(&o->unscaled)) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
     }
     if (code == TENSOR_OK && !o->skip) {
@@ -20964,7 +21147,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
-        o->unscaled = code == TENSOR_OK;
+        TENSOR__ATOMIC_STORE(&o->unscaled, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
         code = tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -20976,11 +21159,11 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    if (code == TENSOR_OK && !o->unscaled) { code = (nn_scaler_unscale)(scaler, o); }
+    if (code == TENSOR_OK && !TENSOR__ATOMIC_LOAD(&o->unscaled)) { code = (nn_scaler_unscale)(scaler, o); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
-            o->unscaled = 0;
+            TENSOR__ATOMIC_STORE(&o->unscaled, 0);
             (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
         }
     }
@@ -21001,6 +21184,10 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
     (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
     (tensor_zero_)(v[NN__FOUND]);
     (tensor_scope_end)(scope);
+    if (tensor_error_code() == TENSOR_OK) {
+        tensor__count_t mark = nn__mark_of(scaler);
+        TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
+    }
     return tensor_error_code();
 }
 
@@ -21104,11 +21291,11 @@ TENSOR__FN int nn__set_cycle(const char *site, nn_optimizer_t *o, double lr, dou
     return tensor__at_int(site, code);
 }
 
-NN__FILL_DEFAULTS(nn_one_cycle_lr, NN__OR(pct_start, 0.3) NN__OR(base_momentum, 0.85)
-                  NN__OR(max_momentum, 0.95) NN__OR(div_factor, 25) NN__OR(final_div_factor, 1e4))
-NN__FILL_DEFAULTS(nn_cyclic_lr,
-                  NN__OR_COUNT(step_size_up, 2000) NN__OR_COUNT(step_size_down, 0) NN__OR(gamma, 1)
-                  NN__OR(base_momentum, 0.8) NN__OR(max_momentum, 0.9))
+NN__FILL_DEFAULTS(nn_one_cycle_lr, a, NN__OR(a, pct_start, 0.3) NN__OR(a, base_momentum, 0.85)
+                  NN__OR(a, max_momentum, 0.95) NN__OR(a, div_factor, 25) NN__OR(a, final_div_factor, 1e4))
+NN__FILL_DEFAULTS(nn_cyclic_lr, a,
+                  NN__OR_COUNT(a, step_size_up, 2000) NN__OR_COUNT(a, step_size_down, 0) NN__OR(a, gamma, 1)
+                  NN__OR(a, base_momentum, 0.8) NN__OR(a, max_momentum, 0.9))
 
 TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
     if (!NN__TAKE("one_cycle_lr", nn_one_cycle_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
@@ -21163,11 +21350,11 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     q = *p;
     double sign = q.maximize ? -1 : 1;
     double best = q.seen ? sign * q.best : (double)INFINITY;
-    NN__OR(factor, 0.1)
-    NN__OR(threshold, 1e-4)
-    NN__OR_COUNT(patience, 10)
-    NN__OR_COUNT(cooldown, 0)
-    NN__OR(min_lr, 0)
+    NN__OR(a, factor, 0.1)
+    NN__OR(a, threshold, 1e-4)
+    NN__OR_COUNT(a, patience, 10)
+    NN__OR_COUNT(a, cooldown, 0)
+    NN__OR(a, min_lr, 0)
     p->bad++;
     if (sign * value < (q.absolute ? best - q.threshold : best * (1 - sign * q.threshold))) {
         p->seen = 1;
@@ -21230,7 +21417,7 @@ struct nn_data_loader_t {
     nn__coming_t *ring;
     int64_t room, first, queued;
     int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
-    int64_t streamed, pass;     // the stream's next sample; batches that it still has to skip
+    int64_t taken, pass;        // the stream's next sample; batches that it still has to skip
     int drop_last;
 };
 
@@ -21494,7 +21681,7 @@ TENSOR__FN int nn__loader_begin(nn_data_loader_t *l, const nn_data_loader_args_t
     return !l->device || !(tensor_is_poison)((tensor_to)(probe, l->device));
 }
 
-NN__FILL_DEFAULTS(nn_data_loader, NN__OR_COUNT(batch_size, 1))
+NN__FILL_DEFAULTS(nn_data_loader, a, NN__OR_COUNT(a, batch_size, 1))
 
 // Completes what the arguments leave open: the shapes of a dataset of tensors, the count of a distributed
 // sampler, which does not know how many samples there are.
@@ -21559,14 +21746,15 @@ TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l) {
     return l->set.next && !l->dead ? -1 : l->batches;
 }
 
-// Goes to a place; batches on their way are dropped.
+// Goes to a place; batches on their way are dropped. Numbers that no training reaches, which a file may have,
+// are cut to what can be added to and multiplied.
 TENSOR__FN void nn__loader_place(nn_data_loader_t *l, int64_t epoch, int64_t position) {
     nn__crew_end(l);
     nn__drop_ahead(l);
-    l->epoch = epoch;
-    l->position = position;
-    l->streamed = 0;
-    l->pass = l->set.next ? position : 0;
+    l->epoch = nn__min(epoch, INT64_MAX / 2);
+    l->position = l->set.next ? nn__min(position, INT64_MAX / l->batch / 2) : position;
+    l->taken = 0;
+    l->pass = l->set.next ? l->position : 0;
 }
 
 TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
@@ -21574,7 +21762,7 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     if (code != TENSOR_OK) { return code; }
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     if (l->set.next) {
-        nn__loader_place(l, 0, nn__min(batches, INT64_MAX / l->batch / 2));     // no stream is that long
+        nn__loader_place(l, 0, batches);
     } else if (l->batches > 0) {
         nn__loader_place(l, batches / l->batches, batches % l->batches);
     } else {
@@ -21803,10 +21991,13 @@ TENSOR__FN int64_t nn__sample_at(const nn_data_loader_t *l, int64_t i) {
     return l->indices ? l->indices[at] : at;
 }
 
-TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index) {
+// place: how many samples of the epoch are before it.
+TENSOR__FN nn_item_t nn__item(const nn_data_loader_t *l, int64_t index, int64_t place) {
     nn_item_t item;
     uint32_t word[4];
-    TENSOR__(philox)(l->seed ^ 0x9E3779B97F4A7C15u, (uint64_t)l->epoch, (uint64_t)index, word);
+    uint64_t seed = l->seed ^ 0x9E3779B97F4A7C15u;
+    if (l->sampler.order || l->indices) { seed += (uint64_t)place * 0xD1342543DE82EF95u; }
+    TENSOR__(philox)(seed, (uint64_t)l->epoch, (uint64_t)index, word);
     item.index = index;
     item.epoch = l->epoch;
     item.generator.seed = (uint64_t)word[0] << 32 | word[1];
@@ -21830,9 +22021,9 @@ TENSOR__FN tensor_scope_t nn__sample_scope(void) {
 }
 
 // Writes one sample of a dataset with a function. -> what it returned
-TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x, void *y) {
+TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, int64_t place, void *x, void *y) {
     const nn_dataset_t *d = &l->set;
-    nn_item_t item = nn__item(l, index);
+    nn_item_t item = nn__item(l, index, place);
     tensor_generator_t before = tensor_get_generator();
     tensor_scope_t scope;
     scope = nn__sample_scope();
@@ -21853,14 +22044,14 @@ TENSOR__FN int nn__get_sample(const nn_data_loader_t *l, int64_t index, void *x,
 // Rows begin..end-1 of a batch whose samples have an index, up to the first that fails.
 TENSOR__FN void nn__write_rows(const nn_data_loader_t *l, nn__coming_t *c, int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = nn__sample_at(l, c->position * l->batch + i);
+        int64_t place = c->position * l->batch + i, at = nn__sample_at(l, place);
         char *x = c->x_rows + (size_t)i * l->x_row, *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
         if (l->set.x) {
             if (l->x_row) { memcpy(x, l->all_x + (size_t)at * l->x_row, l->x_row); }
             if (y && l->y_row) { memcpy(y, l->all_y + (size_t)at * l->y_row, l->y_row); }
             continue;
         }
-        c->returned = nn__get_sample(l, at, x, y);
+        c->returned = nn__get_sample(l, at, place, x, y);
         c->code = nn__note(c->returned, c->text, sizeof c->text);
         if (c->code) {
             c->bad = at;
@@ -21877,7 +22068,8 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
     nn_item_t *items = (nn_item_t *)nn__lent((uint64_t)c->rows + 1, sizeof *items);
     tensor_t *x = NULL, *y = NULL;
     for (int64_t i = 0; items && i < c->rows; i++) {
-        items[i] = nn__item(l, nn__sample_at(l, c->position * l->batch + i));
+        int64_t place = c->position * l->batch + i;
+        items[i] = nn__item(l, nn__sample_at(l, place), place);
     }
     if (items) {
         c->bad = items[0].index;
@@ -21902,18 +22094,18 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 }
 
 // The next rows of a stream. c->rows becomes what there were.
-TENSOR__FN void nn__stream(nn_data_loader_t *l, nn__coming_t *c) {
+TENSOR__FN void nn__next_rows(nn_data_loader_t *l, nn__coming_t *c) {
     int64_t i = -l->pass * l->batch;        // skipped rows are written to the first row
     l->pass = 0;
     for (; i < c->rows; i++) {
         size_t row = (size_t)(i > 0 ? i : 0);
         char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
-        c->bad = l->streamed;
-        c->returned = nn__get_sample(l, l->streamed, c->x_rows + row * l->x_row, y);
+        c->bad = l->taken;
+        c->returned = nn__get_sample(l, l->taken, l->taken, c->x_rows + row * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
-        l->streamed++;
+        l->taken++;
     }
     c->last = i < c->rows;
     if (i < 0 || (c->last && l->drop_last)) { i = 0; }
@@ -21964,7 +22156,7 @@ TENSOR__FN void nn__work(nn_data_loader_t *l, nn__coming_t *c, int64_t begin, in
     } else if (l->set.collate) {
         nn__collate(l, c);
     } else {
-        nn__stream(l, c);
+        nn__next_rows(l, c);
     }
     TENSOR__(hold_errors)(held);
 }
@@ -22118,7 +22310,7 @@ TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
     if (l->crew) { TENSOR__(crew_lock)(l->crew); }
     for (; l->queued > 0; l->queued--) { nn__drop_coming(&l->ring[l->first++ % l->room]); }
     l->ended = 0;
-    l->streamed = 0;
+    l->taken = 0;
     if (l->crew) { TENSOR__(crew_unlock)(l->crew); }
     l->position = 0;
     l->epoch++;
@@ -22197,7 +22389,7 @@ TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-sources                                   MARK: bytes of files and memory, IDX
+// >>impl-sources                                   MARK: bytes of files and memory
 //
 // Readers see a source of bytes, which is a file or memory, and check its size before they allocate.
 // Rejected: a read of the whole file (large ones are read one tensor at a time).
@@ -22470,107 +22662,6 @@ TENSOR__FN void nn__widen(void *data, uint64_t n, int from) {
         }
     }
 }
-
-// ------------------------------------------------------------------------------
-// IDX
-// ------------------------------------------------------------------------------
-
-TENSOR__FN tensor_t *nn__idx(nn__source_t *s, const char *label) {
-    unsigned char head[4 + 4 * TENSOR_MAX_DIMS];
-    uint64_t numel = 1, got = s->size < 4 ? s->size : 4;
-    tensor_dtype_t dtype = TENSOR_I32;
-    if (!nn__read(s, 0, head, got)) { return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label); }
-    if (got >= 2 && head[0] == 0x1F && head[1] == 0x8B) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is gzip-compressed; decompress it first (gunzip)",
-                        label);
-    }
-    if (got < 4 || head[0] != 0 || head[1] != 0) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" is not an IDX file (first bytes are not 0 0)", label);
-    }
-
-    int rank = head[3];
-    switch (head[2]) {
-    case 0x08:
-        dtype = TENSOR_U8;
-        break;
-    case 0x09:
-        dtype = TENSOR_I8;
-        break;
-    case 0x0B:
-        dtype = TENSOR_I16;
-        break;
-    case 0x0C: break;
-    case 0x0D:
-        dtype = TENSOR_F32;
-        break;
-    case 0x0E:
-        dtype = TENSOR_F64;
-        break;
-    default:
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has the unknown type code %d", label,
-                        (int64_t)head[2]);
-    }
-
-    size_t size = tensor_dtype_size(dtype);
-    if (rank < 1 || rank > TENSOR_MAX_DIMS) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has %d dims; 1 to 8 are allowed", label,
-                        (int64_t)rank);
-    }
-    if (!nn__read(s, 4, head + 4, 4 * (uint64_t)rank)) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" ends inside its header", label);
-    }
-
-    int64_t dims[TENSOR_MAX_DIMS];
-    for (int k = 0; k < rank; k++) {
-        const unsigned char *p = head + 4 + 4 * k;
-        dims[k] =
-            (int64_t)((uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | (uint32_t)p[3]);
-        if (dims[k] == 0) { return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" has a dim of 0", label); }
-        if (numel > ((uint64_t)1 << 60) / (uint64_t)dims[k]) {
-            return NN__FAIL(TENSOR_ERR_FORMAT, "idx: the sizes in \"%s\" overflow", label);
-        }
-        numel *= (uint64_t)dims[k];
-    }
-    uint64_t bytes = numel * size;
-    if (bytes != s->size - 4 - 4 * (uint64_t)rank) {
-        return NN__FAIL(TENSOR_ERR_FORMAT, "idx: \"%s\" must hold %d bytes of data (got %d)", label,
-                        (int64_t)bytes, (int64_t)(s->size - 4 - 4 * (uint64_t)rank));
-    }
-    tensor_t *t = nn__host_tensor(dims, rank, dtype);
-    void *elements = TENSOR__(host)(t, TENSOR_HOST_WRITE, "idx");
-    if (!elements) { return TENSOR__(poison); }
-    if (!nn__read(s, 4 + 4 * (uint64_t)rank, elements, bytes)) {
-        (tensor_free)(t);
-        return NN__FAIL(TENSOR_ERR_IO, "idx: \"%s\" cannot be read", label);
-    }
-    if (nn__little_endian()) { nn__swap(elements, numel, size); }
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_parse_idx)(const void *data, size_t size) {
-    nn__source_t s = nn__from_memory(data, size);
-    return nn__idx(&s, "memory");
-}
-
-#ifndef TENSOR_NO_STDIO
-// What parse makes of the file at path.
-TENSOR__FN tensor_t *nn__read_file(const char *op, const char *path,
-                                   tensor_t *(*parse)(nn__source_t *s, const char *label)) {
-    nn__source_t s;
-    if (!nn__open(&s, op, path)) { return TENSOR__(poison); }
-    tensor_t *t = parse(&s, path);
-    nn__close_source(&s);
-    return t;
-}
-
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return nn__read_file("read_idx", path, nn__idx);
-}
-#else
-TENSOR_API tensor_t *(nn_read_idx)(const char *path) {
-    return (void)path, NN__SILENT(TENSOR__(poison), "read_idx");
-}
-#endif
 
 // ------------------------------------------------------------------------------
 // >>impl-files                                     MARK: safetensors
@@ -24734,7 +24825,11 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
 
 #ifndef TENSOR_NO_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
-    return nn__read_file("read_npy", path, nn__npy);
+    nn__source_t s;
+    if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
+    tensor_t *t = nn__npy(&s, path);
+    nn__close_source(&s);
+    return t;
 }
 
 TENSOR_API nn_npz_t *(nn_npz_open)(const char *path) {
@@ -25190,15 +25285,22 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// What nn_load says of a file that another function reads.
+TENSOR__FN const char *nn__what_else(nn_safetensors_t *r, int checkpoint) {
+    if (checkpoint || !nn_safetensors_metadata(r, "generator.seed")) { return ""; }
+    return " is a checkpoint, for nn_load_checkpoint";
+}
+
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
-TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const nn__mismatch_t *missing,
+// hint: what the file is, if another function reads it, or "".
+TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
                                  const nn__mismatch_t *unexpected, const nn__mismatch_t *differ) {
     char text[3 * sizeof missing->text + 100];
     tensor__text_t lists = nn__text(text, sizeof text);
     nn__mismatch_list(&lists, missing, "missing");
     nn__mismatch_list(&lists, unexpected, "unexpected");
     nn__mismatch_list(&lists, differ, "of another shape");
-    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\": %s", r->base.label, text);
+    return NN__ERROR(TENSOR_ERR_FORMAT, "load: \"%s\"%s: %s", r->base.label, hint, text);
 }
 
 // Lists the names of the file that the module does not have, of those that begin with the prefix, or
@@ -25234,6 +25336,26 @@ TENSOR__FN int nn__has_prefix(const nn_safetensors_t *r, const char *prefix) {
     return 0;
 }
 
+// Marks the entries of the file (known) and the tensors (found) that belong together, and notes those that
+// differ. -> how many there are
+TENSOR__FN int64_t nn__match_entries(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
+                                     unsigned char *known, unsigned char *found, nn__mismatch_t *differ) {
+    int64_t matches = 0;
+    char about[200];
+    for (int64_t i = 0; i < all->n; i++) {
+        if (all->item[i].slot->kind == NN__TRANSIENT) { continue; }
+        nn__entry_t *e = nn__find_named(r, names, all->item[i].name);
+        if (!e) { continue; }
+        matches++;
+        known[e - r->entry] = 1;
+        found[all->item[i].first] = 1;
+        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
+            nn__mismatch_name(differ, all->item[i].name, about);
+        }
+    }
+    return matches;
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -25243,25 +25365,14 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(known, 0, (size_t)r->count + 1);
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
-    int64_t fitting = 0;
-    char about[200];
-    size_t used = strlen(r->base.label);
+    int pending = tensor_error_code();
+    const char *hint = nn__what_else(r, checkpoint);
+    size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
-    for (int64_t i = 0; i < all->n; i++) {
-        int transient = all->item[i].slot->kind == NN__TRANSIENT;
-        nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
-        if (!e) { continue; }
-        fitting++;
-        known[e - r->entry] = 1;
-        found[all->item[i].first] = 1;
-        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
-            nn__mismatch_name(&differ, all->item[i].name, about);
-        }
-    }
-
+    int64_t matches = nn__match_entries(r, all, names, known, found, &differ);
     used += differ.t.length;
     int chosen = partial || names->n || !nn__has_prefix(r, names->prefix);
-    if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
+    if (chosen && !matches && all->n && r->count) { return nn__none_fits(r, all, names); }
     int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n; i++) {
@@ -25272,8 +25383,9 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     nn__mismatch_begin(&unexpected, used + missing.t.length, 1);
     if (!partial) { nn__unexpected_names(r, names, known, checkpoint, &unexpected); }
     if (tells) { nn__unexpected_names(r, names, known, checkpoint, NULL); }
+    if (pending == TENSOR_OK && tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!missing.count && !unexpected.count && !differ.count) { return TENSOR_OK; }
-    return nn__state_differs(r, &missing, &unexpected, &differ);
+    return nn__state_differs(r, hint, &missing, &unexpected, &differ);
 }
 
 // Reads the tensors of the module from the file, after nn__check_state, and makes sure that nn__put_state
@@ -25825,7 +25937,7 @@ TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
     return code;
 }
 
-NN__FILL_DEFAULTS(nn_load, )
+NN__FILL_DEFAULTS(nn_load, a, )
 
 TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     nn__names_t names = nn__same_names();
@@ -25837,14 +25949,19 @@ TENSOR__FN nn__names_t nn__load_names(const nn_load_args_t *a) {
     return names;
 }
 
+// Whether the options of a load can be used; raises if not.
+TENSOR__FN int nn__load_checks(const char *op, const nn_load_args_t *a) {
+    if ((a->renames != NULL) != (a->nrenames > 0)) {
+        const char *list = a->renames ? "a list" : "NULL";
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: nrenames is %i and renames is %s; both must be given, or none",
+                      op, a->nrenames, list);
+    }
+    return !nn__too_many(op, a->site_, a->options_are_named_);
+}
+
 TENSOR_API int nn_load_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if ((a.renames != NULL) != (a.nrenames > 0)) {
-        const char *list = a.renames ? "a list" : "NULL";
-        code = NN__ERROR(TENSOR_ERR_SHAPE,
-                         "load: nrenames is %i and renames is %s; both must be given, or none", a.nrenames,
-                         list);
-    } else if (!nn__too_many("load", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);
         code = nn__load_from(r, a.module, &names, a.partial);
@@ -25883,7 +26000,7 @@ TENSOR__FN int nn__load_tested(nn_safetensors_t *r, const nn_load_args_t *a) {
 
 TENSOR_API int nn_load_tested_with(nn_load_args_t a) {
     int code = TENSOR_ERR_SHAPE;
-    if (!nn__too_many("load_tested", a.site_, a.options_are_named_)) {
+    if (nn__load_checks("load_tested", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         tensor_scope_t scope = TENSOR__(inner_scope)(0);
         code = r ? nn__load_tested(r, &a) : tensor_error_code();
@@ -25975,7 +26092,7 @@ TENSOR__FN char *nn__state_name(const nn_optimizer_t *o, int i, int k, const nn_
     return t.p;
 }
 
-enum { NN__PLATEAU = 10, NN__LOADER = 3 };      // numbers of a plateau, f64, and of a loader, i64
+enum { NN__PLATEAU = 10, NN__LOADER = 4 };      // numbers of a plateau, f64, and of a loader, i64
 
 TENSOR__FN void nn__plateau_numbers(const nn_plateau_t *p, double *to) {
     double all[NN__PLATEAU] = {p->factor, p->threshold, p->min_lr, (double)p->patience, (double)p->cooldown,
@@ -25998,6 +26115,15 @@ TENSOR__FN void nn__put_plateau(nn_plateau_t *p, const double *from) {
     p->resting = (int64_t)from[9];
 }
 
+// Whether these can be the numbers of a plateau.
+TENSOR__FN int nn__plateau_possible(const double *p) {
+    for (int i = 0; i < NN__PLATEAU; i++) {
+        double least = i < 5 ? TENSOR_ZERO : 0;
+        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
+    }
+    return p[5] <= 3;
+}
+
 // Adds the state of a training that is not in module or optimizer. -> code
 TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
     if (c->scaler) {
@@ -26009,6 +26135,11 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         double all[NN__PLATEAU];
         int64_t n = NN__PLATEAU;
         nn__plateau_numbers(c->plateau, all);
+        if (!nn__plateau_possible(all)) {
+            return NN__ERROR(TENSOR_ERR_SHAPE,
+                             "checkpoint_save: the plateau has a number that is not possible; "
+                             "counts are 0..2^53");
+        }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
     }
@@ -26019,6 +26150,7 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         memcpy(all, &c->loader->seed, sizeof all[0]);
         all[1] = c->loader->epoch;
         all[2] = c->loader->position - (c->loader->ahead.size > 0);     // the batch ahead was not given yet
+        all[3] = c->loader->batch;
         s->name[s->n] = "training/loader";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_I64, &n, 1);
     }
@@ -26294,20 +26426,12 @@ typedef struct nn__training_t {
     const int64_t *loader;
 } nn__training_t;
 
-// Whether these can be the numbers of a scaler, and of a plateau.
+// Whether these can be the numbers of a scaler.
 TENSOR__FN int nn__scaler_possible(const float *p) {
     for (int i = 0; i < NN__SCALER; i++) {
         if (!(p[i] >= 0) || p[i] - p[i] != 0) { return 0; }
     }
     return p[NN__SCALE] > 0 && p[NN__GROWTH] > 0 && p[NN__BACKOFF] > 0 && p[NN__INTERVAL] >= 1;
-}
-
-TENSOR__FN int nn__plateau_possible(const double *p) {
-    for (int i = 0; i < NN__PLATEAU; i++) {
-        double least = i < 5 ? TENSOR_ZERO : 0;
-        if (i != 6 && !(p[i] >= least && p[i] <= 9007199254740992.0)) { return 0; }
-    }
-    return p[5] <= 3;
 }
 
 // -> code
@@ -26318,6 +26442,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     int bad = 0;
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
+        if (!TENSOR__(changeable)(nn__self(), "load_checkpoint", c->scaler)) { return tensor_error_code(); }
         t->scaler = nn__expected(r, "training/scaler", TENSOR_F32, &n, 1, 0);
         if ((tensor_is_poison)(t->scaler)) { return tensor_error_code(); }
         const float *p = (const float *)TENSOR__(host)(t->scaler, TENSOR_HOST_READ, "load_checkpoint");
@@ -26338,6 +26463,11 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
         t->loader = (const int64_t *)TENSOR__(host)(found, TENSOR_HOST_READ, "load_checkpoint");
         if (!t->loader) { return tensor_error_code(); }
+        if (t->loader[3] != c->loader->batch) {
+            return NN__ERROR(TENSOR_ERR_FORMAT,
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, "
+                             "this one has %d", r->base.label, t->loader[3], c->loader->batch);
+        }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;
     }
@@ -26351,9 +26481,9 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
     if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
+        nn__loader_place(c->loader, t->loader[1], t->loader[2]);        // first: workers read the seed
         memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
         c->loader->order_epoch = -1;
-        nn__loader_place(c->loader, t->loader[1], t->loader[2]);
     }
     return TENSOR_OK;
 }
@@ -26557,10 +26687,19 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
+#ifdef TENSOR__PORTABLE
 #define TENSOR__PASS 0
-#define TENSOR__PASS_INSIDE 0
+#define TENSOR__PASS_MATH 0
 #include "tensor.h"
 #undef TENSOR__PASS
+#endif
+#undef TENSOR_HERE
+#undef TENSOR__IN
+#undef TENSOR__STAMP
+#define TENSOR_HERE TENSOR__SITE
+#define TENSOR__IN(function) TENSOR__SITE_OF(function)
+#define TENSOR__STAMP tensor__at
+TENSOR__OUTSIDE
 
 #endif   // TENSOR_NN_IMPLEMENTATION
 

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <time.h>
 
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #define KIT_TRANSFORMS_IMPLEMENTATION
 #include "../examples/kit/transforms.h"
 
@@ -29,7 +31,7 @@ typedef struct pictures_t {
 static tensor_t *read_file(const char *name) {
     char path[1024];
     snprintf(path, sizeof path, "%s/%s-ubyte", getenv("DATA") ? getenv("DATA") : "build/fashion-mnist", name);
-    return nn_read_idx(path);
+    return kit_read_idx(path);
 }
 
 // Bytes [N, 1, SIDE, SIDE] -> mean 0 and deviation 1 over the pictures of Fashion-MNIST.

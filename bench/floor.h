@@ -8,9 +8,6 @@
 #ifndef BENCH_FLOOR_H
 #define BENCH_FLOOR_H
 
-#define KIT_PROFILER_IMPLEMENTATION
-#include "../examples/kit/profiler.h"
-
 typedef struct floor_t {
     double flops;
     size_t read, written;       // bytes
@@ -59,20 +56,6 @@ static void floor_call(floor_memory_t *list, int *n, const tensor_graph_call_t *
     }
 }
 
-// Operations of the products with a recurrent layer's state: gates [T,N,G] times weights [G,H]; else 0.
-static double floor_recurrent(const tensor_profiler_call_t *call) {
-    const int back = !strcmp(call->op, "recurrent_backward");
-    if (!back && strcmp(call->op, "recurrent")) { return 0; }
-    const tensor_profiler_operand_t gates = tensor_profiler_operand(call, back ? call->inputs : 0);
-    const tensor_profiler_operand_t weights = tensor_profiler_operand(call, back ? 4 : 1);
-    return weights.ndim == 2 ? 2.0 * (double)gates.numel * (double)weights.dims[1] : 0;
-}
-
-// A listener that counts operations: user is the sum.
-static void floor_counts(void *user, const tensor_profiler_call_t *call) {
-    *(double *)user += kit_profiler__flops(kit_profiler__product(call->op), call) + floor_recurrent(call);
-}
-
 // -> 0: out of memory
 static int floor_init(floor_t *f, tensor_graph_t *g) {
     static floor_memory_t list[FLOOR_MEMORIES];
@@ -81,18 +64,12 @@ static int floor_init(floor_t *f, tensor_graph_t *g) {
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         const tensor_graph_call_t call = tensor_graph_call(g, i);
         floor_call(list, &n, &call);
+        f->flops += tensor_graph_flops(&call);
     }
     for (int k = 0; k < n; k++) {
         f->read += list[k].read < list[k].bytes ? list[k].read : list[k].bytes;
         f->written += list[k].written < list[k].bytes ? list[k].written : list[k].bytes;
     }
-    tensor_profiler_t counts;
-    memset(&counts, 0, sizeof counts);
-    counts.user = &f->flops;
-    counts.begin = floor_counts;
-    tensor_profiler_set(&counts);
-    tensor_graph_replay(g);
-    tensor_profiler_set(NULL);
     f->memory = (char *)calloc(f->read > f->written ? f->read : f->written, 1);
     f->a = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);
     f->b = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);

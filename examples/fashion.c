@@ -9,6 +9,8 @@
 // picture (build/fashion.png, or the first argument) shows clothes, what was taken for what, and the filters.
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "kit/idx.h"
 #define KIT_SETTING_IMPLEMENTATION
 #include "kit/setting.h"
 
@@ -62,7 +64,7 @@ static tensor_t *draw_clothes(int n, tensor_t **kinds) {
 static tensor_t *read_file(const char *name) {
     static char path[4200];     // longer than names that a system opens
     (void)snprintf(path, sizeof path, "%s/%s-ubyte", getenv("DATA"), name);
-    return nn_read_idx(path);
+    return kit_read_idx(path);
 }
 
 // Bytes [N, 28, 28] -> [N, 1, 28, 28], mean 0 and deviation 1 over the pictures of Fashion-MNIST.
@@ -102,8 +104,7 @@ int main(int argc, char **argv) {
     tensor_manual_seed(1);
     tensor_t *y, *x = real ? read_file("train-images-idx3") : draw_clothes(DRAWN, &y), *test_y;
     tensor_t *test_x = real ? read_file("t10k-images-idx3") : draw_clothes(HELD_OUT, &test_y);
-    if (real) { y = read_file("train-labels-idx1"); }
-    if (real) { test_y = read_file("t10k-labels-idx1"); }
+    if (real) { y = read_file("train-labels-idx1"), test_y = read_file("t10k-labels-idx1"); }
     if (!tensor_ok()) { return tensor_shutdown() != 0; }
 
     nn_module_t *first = nn_conv2d(1, 16, 5, .padding = 2);
@@ -138,11 +139,10 @@ int main(int argc, char **argv) {
     }
     plot_t *p = plot_new(1200, 400);
     tensor_t *filters = tensor_detach(tensor_squeeze(nn_get(first, "weight"), 1));
-    double most = tensor_item(tensor_max(tensor_abs(filters)));
-    filters = tensor_add_scalar(tensor_div_scalar(filters, 2 * most), 0.5);
+    tensor_t *range = tensor_mul_scalar(tensor_max(tensor_abs(filters)), 2);
     plot_image(p, "some of what it saw", sheet(tensor_div_scalar(tensor_to(x, TENSOR_F32), 255), 10, 10));
     if (counts) { plot_confusion(p, "what it took for what (rows are the truth)", counts, names); }
-    plot_image(p, "its 16 first filters", sheet(filters, 4, 4));
+    plot_image(p, "its 16 first filters", sheet(tensor_add_scalar(tensor_div(filters, range), 0.5), 4, 4));
     plot_caption(p, text);
     plot_save(p, argc > 1 ? argv[1] : "build/fashion.png");
     plot_free(p);

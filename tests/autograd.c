@@ -716,6 +716,35 @@ static void custom(void) {
     FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "changed in place by add at autograd.c:", "autograd.c:");
 }
 
+static tensor_t *sum_forward(tensor_function_ctx_t *ctx, tensor_t *const *in, int n) {
+    tensor_t *y = in[0];
+    (void)ctx;
+    for (int i = 1; i < n; i++) { y = tensor_add(y, in[i]); }
+    return y;
+}
+static int shared_backward(tensor_function_ctx_t *ctx, tensor_t *g, tensor_t **grads, int n) {
+    tensor_t *same = tensor_mul_scalar(g, 1);
+    (void)ctx;
+    for (int i = 0; i < n; i++) { grads[i] = same; }
+    return 0;
+}
+// One gradient for all inputs of a custom function, a value's and a leaf's that gets another one too.
+static void custom_many_inputs(void) {
+    static const tensor_function_t sum = {"sum", sum_forward, shared_backward, NULL};
+    for (int n = 2; n <= 20; n += 3) {
+        for (int first = 0; first < 2; first++) {
+            tensor_t *a = LEAF(1, 1, 1), *leaf = LEAF(1, 1, 1), *in[20];
+            tensor_t *value = tensor_mul_scalar(a, 2), *later = tensor_mul_scalar(leaf, 10);
+            for (int i = 0; i < n; i++) { in[i] = tensor_ones(3); }
+            in[first] = value;
+            in[!first] = leaf;
+            CHECK(tensor_backward(tensor_sum(tensor_add(tensor_apply(&sum, NULL, in, n), later))) == 0);
+            EXPECT(tensor_grad(a), 2, 2, 2);
+            EXPECT(tensor_grad(leaf), 11, 11, 11);
+        }
+    }
+}
+
 static void raised(void) {
     CHECK(tensor_raise(TENSOR_ERR_SHAPE, "mine: no") == TENSOR_ERR_SHAPE);
     CHECK(!strncmp(tensor_error_text(), "mine: no at autograd.c:", 23));
@@ -1043,6 +1072,7 @@ static void long_lists(void) {
 int main(void) {
     RUN(changed_saved_value);
     RUN(wider_divisor);
+    RUN(custom_many_inputs);
     RUN(view_of_changed_base);
     RUN(changed_factor);
     RUN(changed_leaf);

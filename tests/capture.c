@@ -988,6 +988,7 @@ static void view(void) {
         CHECK(c.outputs == 1 && c.group == (i < 2 ? -1 : 0));
     }
     tensor_graph_call_t c = tensor_graph_call(g, 1);
+    CHECK(tensor_graph_flops(&c) == 2 * 3 * 4 * 5 && tensor_graph_flops(NULL) == 0);
     tensor_graph_operand_t o = tensor_graph_operand(&c, 0);
     CHECK(o.place == TENSOR_GRAPH_INPUT && o.dtype == TENSOR_F32);
     CHECK(o.ndim == 2 && o.dims[1] == 4 && o.bytes == 48);
@@ -1010,10 +1011,56 @@ static void view(void) {
     CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_OUTPUT);
     CHECK(tensor_graph_call(g, 5).op == NULL && tensor_graph_call(g, -1).op == NULL);
     CHECK(tensor_graph_call(g, 5).kernel == NULL && c.kernel != NULL && c.stream == -1 && info.streams == 0);
+    CHECK(tensor_graph_flops(&c) == 0);
+    c = tensor_graph_call(g, 5);
+    CHECK(tensor_graph_flops(&c) == 0);
     CHECK(tensor_graph_print(g) == 0);
     tensor_fill_(w, 2);
     CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_max(y)) == 30);
     CHECK(tensor_graph_free(g) == 0);
+    CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_NONE && !tensor_graph_operand(&c, 1).data);
+}
+
+// The operations of all calls of a graph whose name begins so.
+static double operations(const tensor_graph_t *g, const char *name) {
+    double sum = 0;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
+        tensor_graph_call_t c = tensor_graph_call(g, i);
+        if (strncmp(c.op, name, strlen(name)) == 0) { sum += tensor_graph_flops(&c); }
+    }
+    return sum;
+}
+
+// Each kind of product, forward and backward, by its shapes.
+static void operations_are_counted(void) {
+    tensor_t *x = tensor_randn(2, 3, 10, 12), *wide = tensor_randn(2, 5, 8);
+    tensor_t *sequence = tensor_randn(4, 2, 3);
+    nn_module_t *m = nn_sequential(nn_conv2d(3, 6, 3), nn_conv_transpose2d(6, 4, 2), nn_flatten(),
+                                   nn_linear(4 * 9 * 11, 7));
+    nn_module_t *lstm = nn_lstm(3, 5);
+    tensor_requires_grad_(x, 1);
+    tensor_requires_grad_(wide, 1);
+    tensor_requires_grad_(sequence, 1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_sum(nn_forward(m, x)), *keys = tensor_cat(1, wide, wide);
+    tensor_t *z = tensor_sum(tensor_scaled_dot_product_attention(wide, keys, keys));
+    tensor_backward(tensor_add(tensor_add(y, z), tensor_sum(nn_lstm_forward(lstm, sequence, NULL, NULL))));
+    tensor_scope_end(scope);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    // A convolution's gradient by its input is a transposed one, and the other way round.
+    double conv = 2.0 * 2 * 6 * 8 * 10 * (3 * 9), transposed = 2.0 * 2 * 6 * 8 * 10 * (4 * 4);
+    CHECK(operations(g, "conv2d") == conv + transposed);
+    CHECK(operations(g, "conv_transpose2d") == transposed + conv);
+    CHECK(operations(g, "conv_weight") == conv + transposed);
+    CHECK(operations(g, "linear") == 2.0 * 4 * 2 * 3 * 20);         // the other one's result is not read
+    CHECK(operations(g, "matmul") > 2 * 2.0 * 2 * 396 * 7);
+    CHECK(operations(g, "scaled_dot_product_attention") == 2.0 * 2 * 5 * 10 * (2 * 8 + 5 * 8));
+    CHECK(operations(g, "recurrent") == 2 * 2.0 * 4 * 2 * 20 * 5);
+    CHECK(operations(g, "sum") == 0 && operations(g, "cat") == 0);
+    CHECK(tensor_graph_print(g) == 0);
+    CHECK(tensor_graph_free(g) == 0 && nn_free(m) == 0 && nn_free(lstm) == 0);
 }
 
 // A conversion has the row of a clone, but is listed as what it does.
@@ -1783,6 +1830,7 @@ int main(void) {
     RUN(stopped_between);
     RUN(planned_again);
     RUN(view);
+    RUN(operations_are_counted);
     RUN(conversions_are_named);
     RUN(packed);
     RUN(products_made);

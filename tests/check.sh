@@ -216,6 +216,96 @@ for h in $headers; do
         }' $h)"
 done
 
+# A macro of the implementation names the locals that it uses, or makes: it has them as parameters. A macro that is
+# undefined again in its section, such as the X of a list, may use those around it.
+for h in tensor.h tensor_nn.h; do
+    result "$h: macro that uses a local without naming it" "$(awk '
+        BEGIN {
+            n = split("auto bool case char const continue default do double else enum extern float for goto if inline int " \
+                "long register return short signed sizeof static struct switch thread typedef union unsigned void volatile while break", w, " ")
+            for (i = 1; i <= n; i++) keyword[w[i]] = 1
+        }
+        function known(word) {
+            return word in keyword || word in param || word in declared || word ~ /_t?$|^(tensor|nn)_/
+        }
+        # Notes the macro that has ended, with its first word that nothing names.
+        function look(   rest, word, at, before, after) {
+            sub(/^ +/, "", body)
+            if (macro !~ /^(TENSOR|NN)__/ || "X" in param || body ~ /^[a-z_0-9]+ *$/) return
+            gsub(/"[^"]*"|\047[^\047]*\047/, " 0 ", body)
+            gsub(/TENSOR__\([a-z_0-9]+\)/, " 0 ", body)              # a function of the core
+            gsub(/ a, [a-z_]+, |\(a, [a-z_]+, /, "(a, ", body)        # the name of a member
+            gsub(/TENSOR__DO\([a-z_]+, |NN__DO\([a-z_]+, /, "(0 ", body)
+            split("", declared)
+            rest = body
+            while (match(rest, /([a-z_0-9]+_t|int|char|double|float|void|LPVOID)([ *]|const )+[a-z_][a-z_0-9]*/)) {
+                word = substr(rest, RSTART, RLENGTH)
+                rest = substr(rest, RSTART + RLENGTH)
+                sub(/.*[ *]/, "", word)
+                declared[word] = 1
+                while (match(rest, /^[^;(){}]*, *\**[a-z_][a-z_0-9]* *[=,;\[]/)) {
+                    word = substr(rest, RSTART, RLENGTH)
+                    rest = substr(rest, RSTART + RLENGTH - 1)
+                    sub(/ *[=,;\[]$/, "", word)
+                    sub(/.*[ *,]/, "", word)
+                    declared[word] = 1
+                }
+            }
+            rest = body
+            while (match(rest, /[A-Za-z_][A-Za-z_0-9]*/)) {
+                word = substr(rest, RSTART, RLENGTH)
+                before = substr(rest, 1, RSTART - 1)
+                rest = substr(rest, RSTART + RLENGTH)
+                if (word !~ /^[a-z]/ || before ~ /(\.|->|#|[0-9]) *$/ || rest ~ /^ *(\(|##)/ || known(word)) continue
+                free[macro] = FNR - 1 ": " macro " uses " word
+                break
+            }
+        }
+        function flush(   name) { for (name in free) print free[name]; split("", free) }
+        /^\/\/ >>[a-z0-9-]+ .*MARK: / { flush(); inside = inside || $2 ~ /^>>(nn-)?impl$/ }
+        !inside { next }
+        /^ *# *undef / { delete free[$2]; next }
+        /^ *# *define [A-Z]/ {
+            macro = $0
+            sub(/^ *# *define +/, "", macro)
+            split("", param)
+            body = macro
+            sub(/[^A-Za-z0-9_].*/, "", macro)
+            body = substr(body, length(macro) + 1)
+            if (body ~ /^\(/) {
+                n = split(substr(body, 2, index(body, ")") - 2), w, / *, */)
+                for (i = 1; i <= n; i++) param[w[i]] = 1
+                body = substr(body, index(body, ")") + 1)
+            }
+            more = 1
+            text = body
+            body = ""
+        }
+        !/^ *# *define / { text = $0 }
+        more {
+            sub(/\/\/.*/, "", text)
+            more = text ~ /\\$/
+            sub(/\\$/, "", text)
+            body = body " " text
+            if (!more) look()
+        }
+        END { flush() }' $h)"
+done
+
+# Words that are macros of windows.h, which tensor_cuda.cu does not include.
+for h in tensor.h tensor_nn.h tensor_cuda.h examples/kit/*.h; do
+    result "$h: name that windows.h defines as a macro" "$(awk '
+        {
+            gsub(/\\./, "")
+            gsub(/"[^"]*"|\047[^\047]*\047/, "")
+            sub(/\/\/.*/, "")
+            gsub(/\/\*.*\*\//, "")
+            if (/\/\*/) { comment = 1; sub(/\/\*.*/, "") }
+            if (/\*\//) { comment = 0; sub(/.*\*\//, "") }
+        }
+        !comment && /(^|[^A-Za-z0-9_])(near|far|small|interface|cdecl|pascal)([^A-Za-z0-9_]|$)/ { print FNR ": " $0 }' $h)"
+done
+
 # How hard a function is to follow, by clang-tidy's count. Kernels, which are loops in loops, and macros are exempt.
 if command -v clang-tidy >/dev/null 2>&1; then
     mkdir -p "$B"
@@ -261,21 +351,21 @@ result "declarations of functions of later sections: not 1 to 10" "$(
     n=$(echo "$upward" | grep -c :)
     if [ "$n" -lt 1 ] || [ "$n" -gt 10 ]; then echo "$n"; echo "$upward"; fi)"
 
-# Elements of tensors are reached by calls of kernels, by accesses of the host, and by plain calls, which run the
-# kernels' bodies without a call block. These functions are the three ways.
-may_reach="tensor__ptr tensor__floats_of tensor__arg tensor__arg_saved tensor__host_rare tensor__host_of tensor__host_get tensor__host_put"
-plain_calls="tensor__plain_run tensor__grad_is_plain tensor__grad_results tensor__small_product tensor__arg_small"
-memory="nn__lent tensor_view_dtype"            # no tensor's elements
+# The elements of tensors have two doors, a room each: kernels are launched in >>impl-gate, the host's accesses are in
+# >>impl-host. Nobody else takes the address of an element.
+memory="nn__lent tensor_view_dtype"            # the address of memory: lent to the host, asked for its alignment
 for h in tensor.h tensor_nn.h; do
-    result "$h: function that reaches the elements of tensors past tensor__launch and tensor__host" "$(
-        awk -v may="$may_reach $plain_calls $memory" '
+    result "$h: function that reaches the elements of tensors past >>impl-gate and >>impl-host" "$(
+        awk -v may="$memory" '
         BEGIN { n = split(may, w, " "); for (i = 1; i <= n; i++) ok[w[i]] = 1 }
+        /^\/\/ >>[a-z0-9-]+ .*MARK: / { room = $2 }
         /^[A-Za-z]/ && match($0, /[a-zA-Z0-9_]+\)?\(/) {
             name = substr($0, RSTART, RLENGTH)
             sub(/\)?\($/, "", name)
         }
         { code = $0; sub(/\/\/.*/, "", code) }
-        code ~ /storage->data|[^a-z_]tensor__ptr\(/ && !(name in ok) { print FNR ": " name }' $h)"
+        room !~ /^>>impl-(gate|host)$/ && code ~ /storage->data|[^a-z_]tensor__ptr\(/ && !(name in ok) { print FNR ": " name }
+        ' $h)"
 done
 
 for f in examples/*.c examples/*.cu examples/engine/*.[ch]*; do
@@ -290,6 +380,16 @@ done
 
 # The rule of the kit (CONTRIBUTING.md).
 result "private names in the kit" "$(grep -nE '\b(tensor|TENSOR|nn|NN)__[A-Za-z]' examples/kit/*.h)"
+result "the kit raises with a line of its own, which helps nobody; write (tensor_raise)(code, text)" "$(
+    grep -nE '(^|[^(a-z_])tensor_raise\([A-Z]' examples/kit/*.h)"
+# A program may use any of them together. Those of MPI and NCCL want their libraries' headers.
+{
+    for f in examples/kit/*.h; do sed -n 's/^#if defined(\(KIT_[A-Z0-9_]*_IMPLEMENTATION\)).*/#define \1/p' "$f"; done
+    ls examples/kit/*.h | grep -v '/mpi\.h$\|/nccl\.h$' | sed 's/.*/#include "&"/'
+} >"$B/check-kit.c"
+result "headers of the kit that do not go together" "$(
+    ${CC:-gcc} -std=c99 -D_GNU_SOURCE -I. -fsyntax-only "$B/check-kit.c" 2>&1 | grep 'error:' | head -n 5
+    ${CXX:-g++} -std=c++11 -x c++ -I. -fsyntax-only "$B/check-kit.c" 2>&1 | grep 'error:' | head -n 5)"
 # kit_used FILE ...: the headers that these include, directly or through each other.
 kit_used() {
     used=$(grep -ohE 'kit/[a-z0-9_]+\.h' "$@" | sed 's,.*/,,' | sort -u)

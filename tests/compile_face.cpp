@@ -60,6 +60,9 @@ static int use() {
         tensor_searchsorted_args_t order = tensor_searchsorted_args_t();
         order.sorter = tensor_arange(0, 3, 1, TENSOR_I64);
         order.right = 1;
+        tensor_allclose_args_t closeness = tensor_allclose_args_t();
+        closeness.equal_nan = 1;
+        bad += !tensor_allclose(a, a, 1e-5, 1e-8) || !tensor_allclose(a, a, 0, 0, closeness);
         bad += tensor_item(tensor_sum(tensor_searchsorted(b, b))) != 0;
         bad += tensor_item(tensor_sum(tensor_searchsorted(b, b, order))) != 9;
         tensor_lu_factor_t lu = tensor_linalg_lu_factor(tensor_eye(3, 3));

@@ -108,6 +108,10 @@ static void binary_values(void) {
     IS(0, tensor_isclose(a, b, 1e-5, 1e-8, 0), 0, 1, 0, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0);
     IS(0, tensor_isclose(X(NANF, 1, INF, 1), X(NANF, 1 + 1e-6, INF, 1.1), 1e-5, 1e-8, 1), 1, 1, 1, 0);
     IS(0, tensor_isclose(i, tensor_add_scalar(i, 1), 0, 1, 0), 1, 1, 1, 1, 0); // 127 + 1 wraps
+    CHECK(!tensor_allclose(X(NANF, 1, INF), X(NANF, 1 + 1e-6, INF), 1e-5, 1e-8));
+    CHECK(tensor_allclose(X(NANF, 1, INF), X(NANF, 1 + 1e-6, INF), 1e-5, 1e-8, .equal_nan = 1));
+    CHECK(!tensor_allclose(X(NANF, 1, INF), X(1, NANF, INF), 1e-5, 1e-8, .equal_nan = 1));
+    CHECK(!tensor_allclose(X(NANF, 1, INF), X(NANF, 1.1, INF), 1e-5, 1e-8, .equal_nan = 1));
     IS(0, tensor_clamp_tensor(X(-5, -1, 0, 1, 5, NANF, 2), X(-2, -2, 1, 2, 3, 0, NANF),
                               X(2, -1.5, 3, 1, 4, 1, 3)), -2, -1.5, 1, 1, 4, NANF, NANF);
     IS(0, tensor_clamp_tensor(tensor_reshape(X(1, 5), 2, 1), X(2, 3), NULL), 2, 3, 5, 5);

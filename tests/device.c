@@ -1484,6 +1484,48 @@ static void last_gradients(void) {
 }
 #endif
 
+#ifndef TEST_CUDA
+// The device hears that a capture has ended before its graph is freed: once, also where a shutdown ends it.
+static struct { int begun, ended, wanted, run, freed, early; } heard;
+static int graph_begins(int index, void **graph) {
+    heard.begun++;
+    *graph = &heard;
+    return index;
+}
+static int graph_ends(void *graph, int wanted) {
+    heard.ended += graph == &heard;
+    heard.wanted += wanted;
+    return 0;
+}
+static int graph_runs(void *graph, int first) {
+    heard.run += graph == &heard && first;
+    return 0;
+}
+static int graph_made(const void *graph, const tensor__storage_t *storage) {
+    return graph != &heard || storage->device != 0;
+}
+static void graph_frees(void *graph) {
+    heard.freed += graph == &heard;
+    heard.early += heard.ended < heard.freed;
+}
+static void graphs_end(void) {
+    mirror.graph_begin = graph_begins;
+    mirror.graph_end = graph_ends;
+    mirror.graph_run = graph_runs;
+    mirror.graph_made = graph_made;
+    mirror.graph_free = graph_frees;
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(g && heard.begun == 1 && heard.ended == 1 && heard.wanted == 1 && heard.run == 1 && !heard.freed);
+    CHECK(tensor_graph_free(g) == 0 && heard.ended == 1 && heard.freed == 1);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    tensor_matmul(tensor_ones(2, 3), tensor_ones(2, 3));
+    CHECK(tensor_capture_end() == NULL && heard.ended == 2 && heard.wanted == 1 && heard.freed == 2);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "matmul");
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0 && heard.begun == 3);      // main shuts down
+}
+#endif
+
 int main(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("protect", 1);                // the host touches nothing of the device's
@@ -1519,7 +1561,9 @@ int main(void) {
 #endif
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too
+    RUN(graphs_end);
     CHECK(tensor_shutdown() == 0 && mirror_blocks == 0);
+    CHECK(heard.ended == 3 && heard.wanted == 1 && heard.freed == 3 && heard.early == 0);
 #else
 #ifdef TEST_CUDA_SIM
     RUN(faults);

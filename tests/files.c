@@ -844,6 +844,11 @@ static void note_key(void *user, const char *name, int missing) {
     snprintf(text + n, 200 - n, "%s%s ", missing ? "-" : "+", name);
 }
 
+static void refuse_key(void *user, const char *name, int missing) {
+    tensor_raise(TENSOR_ERR_FORMAT, name);
+    note_key(user, name, missing);
+}
+
 // What load_state_dict(strict=False) returns.
 static void unmatched_keys(void) {
     const char *path = "files_keys.safetensors";
@@ -865,6 +870,15 @@ static void unmatched_keys(void) {
     CHECK(nn_load(path, d, .partial = 1, .unmatched = note_key, .user = text) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "0.weight [4,3] (module: [5,3])");
     CHECK(!text[0]);
+    // An error of the function is one of the load, and nothing changes.
+    tensor_t *other = nn_get(b, "0.weight");
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_fill_(other, 7);
+    tensor_scope_end(scope);
+    CHECK(nn_load(path, b, .partial = 1, .unmatched = refuse_key, .user = text) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "3.weight");
+    CHECK(tensor_item(tensor_min(other)) == 7 && tensor_item(tensor_max(other)) == 7);
+    text[0] = 0;
     // Behind a prefix the names are the file's.
     nn_module_t *part = nn_linear(4, 2, .no_bias = 1);
     CHECK(nn_load(path, part, .partial = 1, .prefix = "2.", .unmatched = note_key, .user = text) == 0);

@@ -500,6 +500,45 @@ static uint64_t next_rows(nn_data_loader_t *l, int batches) {
     return h;
 }
 
+// What could not be loaded is not saved, and a scaler that cannot be changed refuses the load as a whole.
+static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkpoint_t *to) {
+    tensor_t *weight = nn_get(from->module, "weight");
+    nn_data_loader_t *loader = to->loader;
+    tensor_t *scaler = to->scaler;
+    from->loader = to->loader = NULL;
+    CHECK(nn_checkpoint_save(path, from) == 0);
+    nn_plateau_t good = *from->plateau;
+    for (int k = 0; k < 8; k++) {
+        nn_plateau_t *p = from->plateau;
+        *p = good;
+        p->factor = k == 0 ? 1e300 : p->factor;
+        p->threshold = k == 1 ? -1e300 : p->threshold;
+        p->min_lr = k == 2 ? (double)NAN : p->min_lr;
+        p->patience = k == 3 ? INT64_MAX : p->patience;
+        p->cooldown = k == 4 ? INT64_MAX : p->cooldown;
+        p->seen = k == 5 ? -1 : p->seen;
+        p->bad = k == 6 ? -1 : p->bad;
+        p->resting = k == 7 ? -1 : p->resting;
+        CHECK_MSG(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE, "number %d is saved", k);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
+    }
+    *from->plateau = good;
+
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_fill_(weight, 5);
+    tensor_scope_end(scope);
+    scope = tensor_scope_begin_inference();
+    to->scaler = tensor_keep(tensor_clone(scaler));
+    tensor_scope_end(scope);
+    CHECK(nn_checkpoint_load(path, to) == TENSOR_ERR_AUTOGRAD);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "load_checkpoint: x [6] was made in inference mode");
+    CHECK(tensor_item(tensor_min(weight)) == 5 && tensor_item(tensor_max(weight)) == 5);
+    tensor_free(to->scaler);
+    to->scaler = scaler;
+    CHECK(nn_checkpoint_load(path, to) == 0 && tensor_item(tensor_max(weight)) < 5);
+    to->loader = loader;
+}
+
 static void trainings(void) {
     const char *path = "build/formats.checkpoint";
     tensor_t *x = tensor_randn(20, 3);
@@ -533,12 +572,70 @@ static void trainings(void) {
         CHECK(nn_save_checkpoint(path, m, o, 2) == 0 && nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
         CHECK_ERROR(TENSOR_ERR_FORMAT, "training/scaler is missing");
         CHECK(d.step == 17);
+        refused_trainings(path, &c, &d);
         nn_data_loader_free(d.loader);
         tensor_free(c.scaler);
         tensor_free(d.scaler);
         nn_optimizer_free(o);
         nn_free(m);
     }
+    remove(path);
+}
+
+// A place counts batches, so it is another one in batches of another size: nothing of the file is taken.
+static void another_batch_size(void) {
+    const char *path = "build/formats.batches";
+    tensor_t *x = tensor_randn(20, 3);
+    nn_module_t *m = nn_linear(3, 2), *other = nn_linear(3, 2);
+    nn_checkpoint_t c, d;
+    memset((void *)&c, 0, sizeof c);
+    c.module = m;
+    c.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 6);
+    (void)next_rows(c.loader, 2);
+    c.step = 2;
+    CHECK(nn_checkpoint_save(path, &c) == 0);
+    uint64_t want = next_rows(c.loader, 3);
+
+    d = c;
+    d.module = other;
+    d.step = 7;
+    d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 2, .shuffle = 1, .seed = 1);
+    uint64_t first = next_rows(d.loader, 3);
+    CHECK(nn_seek(d.loader, 0) == 0);
+    CHECK(nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "holds the place of a loader with batch_size 4, this one has 2");
+    CHECK(d.step == 7 && !tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
+    CHECK(next_rows(d.loader, 3) == first);
+
+    nn_data_loader_free(d.loader);
+    d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 1);
+    CHECK(nn_checkpoint_load(path, &d) == 0 && d.step == 2 && next_rows(d.loader, 3) == want);
+    CHECK(tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
+    nn_data_loader_free(d.loader);
+    nn_data_loader_free(c.loader);
+    nn_free(other);
+    nn_free(m);
+    remove(path);
+}
+
+// nn_load says what a checkpoint is for.
+static void a_checkpoint_as_weights(void) {
+    const char *path = "build/formats.checkpoint";
+    nn_module_t *m = nn_linear(3, 2);
+    nn_optimizer_t *o = nn_adam(m);
+    tensor_backward(tensor_sum(nn_forward(m, tensor_ones(1, 3))));
+    nn_step(o);
+    CHECK(nn_save_checkpoint(path, m, o, 1) == 0);
+    CHECK(nn_load(path, m) == TENSOR_ERR_FORMAT);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "is a checkpoint, for nn_load_checkpoint: 7 unexpected [optimizer/");
+    CHECK(nn_load(path, m, .partial = 1) == 0);
+    nn_optimizer_free(o);
+    nn_free(m);
+    nn_module_t *wide = nn_linear(4, 2);
+    CHECK(nn_load_checkpoint(path, wide, NULL, NULL) == TENSOR_ERR_FORMAT);
+    CHECK(strstr(tensor_error_text(), "nn_load_checkpoint") == NULL);
+    CHECK_ERROR(TENSOR_ERR_FORMAT, "of another shape");
+    nn_free(wide);
     remove(path);
 }
 
@@ -634,6 +731,8 @@ int main(int argc, char **argv) {
     RUN(mapped);
     RUN(parts);
     RUN(trainings);
+    RUN(another_batch_size);
+    RUN(a_checkpoint_as_weights);
     RUN(renames);
     return test_report();
 }

@@ -1,9 +1,14 @@
-// kit_readers.c - examples/kit/readers.h: CIFAR, PPM and PGM, WAV of every coding, and files that lie
+// kit_readers.c - examples/kit/idx.h, readers.h: IDX, CIFAR, PPM and PGM, WAV of every coding, files that lie
 #include "kit.h"
 
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #define KIT_READERS_IMPLEMENTATION
 #include "../examples/kit/readers.h"
 
+static int try_idx(const void *data, size_t size, const char *name) {
+    return !tensor_is_poison(kit_parse_idx(data, size, name));
+}
 static int try_cifar10(const void *data, size_t size, const char *name) {
     return !tensor_is_poison(kit_parse_cifar(data, size, name, 10).images);
 }
@@ -15,6 +20,108 @@ static int try_pnm(const void *data, size_t size, const char *name) {
 }
 static int try_wav(const void *data, size_t size, const char *name) {
     return !tensor_is_poison(kit_parse_wav(data, size, name).samples);
+}
+
+// ---- IDX ----
+
+static void idx_is_read(void) {
+    static const unsigned char u8[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255};
+    static const unsigned char i8[] = {0, 0, 9, 1, 0, 0, 0, 3, 0x80, 0x7F, 0xFF};
+    static const unsigned char i16[] = {0, 0, 0x0B, 1, 0, 0, 0, 2, 0x01, 0x02, 0xFF, 0xFE};
+    static const unsigned char i32[] = {0, 0, 0x0C, 1, 0, 0, 0, 2, 1, 2, 3, 4, 0xFF, 0xFF, 0xFF, 0xFE};
+    static const unsigned char f32[] = {0, 0, 0x0D, 1, 0, 0, 0, 1, 0x3F, 0xC0, 0, 0};
+    static const unsigned char f64[] = {0, 0, 0x0E, 1, 0, 0, 0, 1, 0xBF, 0xF8, 0, 0, 0, 0, 0, 0};
+    static const struct {
+        const unsigned char *data;
+        size_t size;
+        tensor_dtype_t dtype;
+        double first, last;
+    } cases[] = {
+        {u8, sizeof u8, TENSOR_U8, 1, 255},
+        {i8, sizeof i8, TENSOR_I8, -128, -1},
+        {i16, sizeof i16, TENSOR_I16, 258, -2},
+        {i32, sizeof i32, TENSOR_I32, 0x01020304, -2},
+        {f32, sizeof f32, TENSOR_F32, 1.5, 1.5},
+        {f64, sizeof f64, TENSOR_F64, -1.5, -1.5},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tensor_t *x = kit_parse_idx(cases[i].data, cases[i].size, "x");
+        CHECK_OK();
+        CHECK(tensor_dtype(x) == cases[i].dtype);
+        x = tensor_flatten(x, 0, -1);
+        CHECK_NEAR(tensor_item(tensor_at(x, "0")), cases[i].first, 0);
+        CHECK_NEAR(tensor_item(tensor_at(x, "-1")), cases[i].last, 0);
+    }
+    CHECK(tensor_size(kit_parse_idx(u8, sizeof u8, "x"), 1) == 3);
+    kit_try_truncations(try_idx, u8, sizeof u8, 1);
+    kit_try_damage(try_idx, u8, sizeof u8, 0, sizeof u8);
+    kit_try_damage(try_idx, f64, sizeof f64, 0, 8);
+}
+
+#define BYTES(text) text, sizeof text - 1
+
+static void hostile_idx(void) {
+    static const struct {
+        const char *name, *bytes;
+        size_t size;
+        const char *part;
+    } cases[] = {
+        {"good: 2 x 3 bytes", BYTES("\0\0\10\2\0\0\0\2\0\0\0\3abcdef"), NULL},
+        {"good: eight dims",
+         BYTES("\0\0\10\10\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"),
+         NULL},
+        {"idx of no byte", "", 0, "the first bytes are not 0 0"},
+        {"idx of one byte", BYTES("\0"), "the first bytes are not 0 0"},
+        {"idx of three bytes", BYTES("\0\0\10"), "the first bytes are not 0 0"},
+        {"a first byte of 1", BYTES("\1\0\10\1\0\0\0\1a"), "the first bytes are not 0 0"},
+        {"a second byte of 1", BYTES("\0\1\10\1\0\0\0\1a"), "the first bytes are not 0 0"},
+        {"IDX in gzip", BYTES("\037\213\10\1\0\0\0\1a"), "gunzip"},
+        {"two bytes of gzip", BYTES("\037\213"), "gunzip"},
+        {"a type of 0", BYTES("\0\0\0\1\0\0\0\1a"), "type code 0: it is unknown"},
+        {"a type of 7", BYTES("\0\0\7\1\0\0\0\1a"), "type code 7"},
+        {"a type of 10", BYTES("\0\0\12\1\0\0\0\1a"), "type code 10"},
+        {"a type of 15", BYTES("\0\0\17\1\0\0\0\1a"), "type code 15"},
+        {"a type of 255", BYTES("\0\0\377\1\0\0\0\1a"), "type code 255"},
+        {"no dims", BYTES("\0\0\10\0a"), "number of dims 0"},
+        {"IDX of nine dims",
+         BYTES("\0\0\10\11\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"),
+         "number of dims 9"},
+        {"255 dims", BYTES("\0\0\10\377\0\0\0\1a"), "number of dims 255"},
+        {"no sizes", BYTES("\0\0\10\1"), "ends inside its header"},
+        {"half a size", BYTES("\0\0\10\1\0\0"), "ends inside its header"},
+        {"one size of two", BYTES("\0\0\10\2\0\0\0\1"), "ends inside its header"},
+        {"a first size of 0", BYTES("\0\0\10\2\0\0\0\0\0\0\0\1"), "dim 0: it is 0"},
+        {"a last size of 0", BYTES("\0\0\10\2\0\0\0\1\0\0\0\0"), "dim 1: it is 0"},
+        {"sizes of 2^64", BYTES("\0\0\10\3\377\377\377\377\377\377\377\377\0\1\0\0a"), "overflow"},
+        {"sizes of 2^61 doubles", BYTES("\0\0\16\2\200\0\0\0\100\0\0\0a"), "overflow"},
+        {"sizes of 2^60 doubles", BYTES("\0\0\16\2\100\0\0\0\100\0\0\0"), "must hold"},
+        {"2^32 bytes, 0 modulo 2^32", BYTES("\0\0\10\2\0\1\0\0\0\1\0\0"), "must hold 4294967296 bytes"},
+        {"2^30 floats, 0 bytes modulo 2^32", BYTES("\0\0\15\1\100\0\0\0"), "must hold 4294967296 bytes"},
+        {"2^31 bytes", BYTES("\0\0\10\1\200\0\0\0a"), "must hold 2147483648 bytes"},
+        {"a size in the other order of bytes", BYTES("\0\0\10\1\1\0\0\0a"), "must hold 16777216 bytes"},
+        {"one byte less", BYTES("\0\0\10\1\0\0\0\3ab"), "must hold 3 bytes of data (got 2)"},
+        {"one byte more", BYTES("\0\0\10\1\0\0\0\3abcd"), "must hold 3 bytes of data (got 4)"},
+        {"no data", BYTES("\0\0\10\1\0\0\0\3"), "must hold 3 bytes of data (got 0)"},
+        {"half an i16", BYTES("\0\0\13\1\0\0\0\1a"), "must hold 2 bytes of data (got 1)"},
+        {"half a float", BYTES("\0\0\15\1\0\0\0\1ab"), "must hold 4 bytes of data (got 2)"},
+        {"half a double", BYTES("\0\0\16\1\0\0\0\1abcd"), "must hold 8 bytes of data (got 4)"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!cases[i].part) {
+            CHECK(kit_try(try_idx, cases[i].bytes, cases[i].size, cases[i].name));
+            continue;
+        }
+        KIT_REFUSED(try_idx, cases[i].bytes, cases[i].size, cases[i].part);
+        const char *path = kit_temporary("idx", cases[i].bytes, cases[i].size);
+        CHECK_POISON(kit_read_idx(path), TENSOR_ERR_FORMAT, cases[i].part);
+        remove(path);
+    }
+    const char *path = kit_temporary("idx", cases[0].bytes, cases[0].size);
+    CHECK(tensor_equal(kit_read_idx(path), kit_parse_idx(cases[0].bytes, cases[0].size, "x")));
+    remove(path);
+    CHECK_POISON(kit_read_idx(path), TENSOR_ERR_IO, path);
+    CHECK_POISON(kit_read_idx(NULL), TENSOR_ERR_IO, "(no path)");
+    CHECK_POISON(kit_parse_idx(NULL, 0, NULL), TENSOR_ERR_FORMAT, "(memory): it is not an IDX file");
 }
 
 // ---- CIFAR ----
@@ -246,6 +353,8 @@ static void hostile_sound(void) {
 }
 
 int main(void) {
+    RUN(idx_is_read);
+    RUN(hostile_idx);
     RUN(cifar_is_read);
     RUN(pictures_are_read);
     RUN(hostile_pictures);

@@ -88,6 +88,69 @@ static void as_torch_distributions(void) {
                  NULL);
 }
 
+// As torch.distributions with validate_args=True, which is its default: each is a ValueError there.
+static void values_are_checked(void) {
+    tensor_t *two = tensor_zeros(2), *nan = tensor_full(NAN, 2), *good = tensor_ones(2);
+    tensor_t *negative = tensor_from(((float[]){1, -1}), TENSOR_F32, 2);
+    CHECK_POISON(kit_categorical(nan).a, TENSOR_ERR_SHAPE, "kit_categorical: NaN");
+    CHECK_POISON(kit_categorical(tensor_full(-INFINITY, 2)).a, TENSOR_ERR_SHAPE, "or all -inf");
+    CHECK_POISON(kit_bernoulli(nan).a, TENSOR_ERR_SHAPE, "kit_bernoulli: logits have a NaN");
+    CHECK_POISON(kit_normal(nan, good).a, TENSOR_ERR_SHAPE, "kit_normal: the mean has a NaN");
+    CHECK_POISON(kit_normal(two, nan).b, TENSOR_ERR_SHAPE, "kit_normal: std must be above 0");
+    CHECK_POISON(kit_normal(two, two).b, TENSOR_ERR_SHAPE, "kit_normal: std must be above 0");
+    CHECK_POISON(kit_squashed_normal(two, negative).a, TENSOR_ERR_SHAPE, "std must be above 0");
+    CHECK(tensor_is_poison(kit_sample(kit_normal(two, negative))));
+    CHECK(!strstr(tensor_error_text(), ".h:"));     // no line of the kit
+    tensor_clear_error();
+
+    kit_dist_t n = kit_normal(two, good), s = kit_squashed_normal(two, good), b = kit_bernoulli(two),
+               c = kit_categorical(tensor_zeros(2, 3));
+    CHECK_POISON(kit_log_prob(n, nan), TENSOR_ERR_SHAPE, "kit_log_prob: the value has a NaN");
+    CHECK_POISON(kit_log_prob(s, tensor_full(1.001, 2)), TENSOR_ERR_SHAPE, "-1..1");
+    CHECK_POISON(kit_log_prob(s, nan), TENSOR_ERR_SHAPE, "-1..1");
+    CHECK_POISON(kit_log_prob(b, negative), TENSOR_ERR_SHAPE, "0 or 1");
+    CHECK_POISON(kit_log_prob(b, tensor_full(0.5, 2)), TENSOR_ERR_SHAPE, "0 or 1");
+    CHECK_POISON(kit_log_prob(b, nan), TENSOR_ERR_SHAPE, "0 or 1");
+    CHECK_POISON(kit_log_prob(c, tensor_full_of(TENSOR_I64, 3, 2)), TENSOR_ERR_INDEX, "gather");
+    CHECK(!tensor_is_poison(kit_log_prob(s, tensor_full(-1, 2))) && tensor_ok());
+    CHECK(!tensor_is_poison(kit_log_prob(b, good)) && !tensor_is_poison(kit_log_prob(b, two)));
+    // A logit of minus infinity is a class that is never drawn. No elements are no reason to refuse.
+    CHECK(!tensor_is_poison(kit_categorical(tensor_log(tensor_from(((float[]){0, 1}), TENSOR_F32, 2))).a));
+    CHECK(!tensor_is_poison(kit_normal(tensor_zeros(0), tensor_zeros(0)).a) && tensor_ok());
+
+    tensor_t *done = tensor_zeros(2), *values = tensor_zeros(3);
+    const double wrong[] = {NAN, -0.1, 1.1};
+    for (int k = 0; k < 3; k++) {
+        CHECK_POISON(kit_gae(two, values, done, wrong[k], 1).returns, TENSOR_ERR_SHAPE, "kit_gae: gamma");
+        CHECK_POISON(kit_gae(two, values, done, 1, wrong[k]).advantages, TENSOR_ERR_SHAPE, "kit_gae: gamma");
+        CHECK_POISON(kit_vtrace(two, two, values, done, wrong[k], 1, 1).returns, TENSOR_ERR_SHAPE, "gamma");
+        nn_module_t *net = nn_linear(2, 2);
+        CHECK(kit_polyak(net, net, wrong[k]) == TENSOR_ERR_SHAPE);
+        CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_polyak: tau must be in 0..1");
+        nn_free(net);
+    }
+    CHECK_POISON(kit_vtrace(two, two, values, done, 1, NAN, 1).returns, TENSOR_ERR_SHAPE, "the clips above");
+    CHECK_POISON(kit_vtrace(two, two, values, done, 1, 1, 0).returns, TENSOR_ERR_SHAPE, "the clips above");
+    CHECK(!tensor_is_poison(kit_vtrace(two, two, values, done, 1, INFINITY, 1).returns) && tensor_ok());
+
+    // A capture reads no elements, so a captured step of the policy asks for no looks.
+    nn_module_t *net = nn_linear(2, 3);
+    tensor_t *x = tensor_randn(4, 2), *did = tensor_zeros_of(TENSOR_I64, 4);
+    kit_set_default_validate_args(0);
+    CHECK(tensor_item(tensor_sum(kit_normal(two, negative).b)) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *loss = tensor_neg(tensor_mean(kit_log_prob(kit_categorical(nn_forward(net, x)), did)));
+    tensor_backward(loss);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(g && tensor_graph_replay(g) == 0 && tensor_item(loss) > 0);
+    tensor_graph_free(g);
+    kit_set_default_validate_args(1);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    CHECK(tensor_is_poison(kit_categorical(nn_forward(net, x)).a) && !tensor_capture_end());
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "item");
+    nn_free(net);
+}
+
 // The mean of f over draws is what f's mean under p is: frequencies, moments, and entropy as -log_prob's
 // mean.
 static void draws(void) {
@@ -250,6 +313,7 @@ int main(void) {
     fixtures = nn_safetensors_open("tests/fixtures/kit/rl.safetensors");
     CHECK(fixtures != NULL);
     RUN(as_torch_distributions);
+    RUN(values_are_checked);
     RUN(draws);
     RUN(advantages);
     RUN(replay);

@@ -170,6 +170,36 @@ static void resumes(void) {
     }
 }
 
+// A checkpoint is loaded while workers make batches of another place with another seed.
+static void resumes_under_way(void) {
+    const char *path = "build/loader.checkpoint";
+    nn_module_t *m = nn_linear(2, 2);
+    for (int workers = 0; workers < 4; workers++) {
+        nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 4, .shuffle = 1, .seed = 5,
+                                             .num_workers = workers);
+        nn_data_loader_t *other = nn_data_loader(items(), .batch_size = 4, .shuffle = 1, .seed = 8,
+                                                 .num_workers = workers);
+        nn_checkpoint_t c;
+        nn_batch_t b;
+        memset((void *)&c, 0, sizeof c);
+        c.module = m;
+        c.loader = l;
+        for (int k = 0; k < 17; k++) { nn_next(l, &b); }
+        CHECK(nn_checkpoint_save(path, &c) == 0);
+        uint64_t want = whole(l, 2);
+        c.loader = other;
+        for (int k = 0; k < 3; k++) {
+            CHECK(nn_next(other, &b) == 1);             // its workers are ahead
+            CHECK(nn_checkpoint_load(path, &c) == 0);
+            CHECK(whole(other, 2) == want);
+        }
+        nn_data_loader_free(l);
+        nn_data_loader_free(other);
+    }
+    nn_free(m);
+    remove(path);
+}
+
 // ---- samples that fail ----
 
 static int fails(void *user, nn_item_t *item, void *x, void *y) {
@@ -575,6 +605,94 @@ static void forked(void) {
 #endif
 }
 
+// A sample that a sampler or a list of indices repeats within an epoch has another generator each time, which
+// depends on neither the workers nor where the loader began.
+static void repeated_samples(void) {
+    const float weight[2] = {1, 3};
+    const int64_t twice[6] = {4, 4, 4, 4, 4, 4};
+    tensor_t *weights = tensor_from(weight, TENSOR_F32, 2), *list = tensor_from(twice, TENSOR_I64, 6);
+    for (int kind = 0; kind < 2; kind++) {
+        float first[6][5];
+        nn_dataset_t d = items();
+        if (kind == 0) { d.len = 2; }
+        if (kind == 1) { d = nn_subset(d, list); }
+        for (int workers = 0; workers < 3; workers++) {
+            nn_data_loader_args_t a = nn_data_loader_defaults();
+            a.dataset = d;
+            a.batch_size = 2;
+            a.num_workers = workers;
+            a.seed = 9;
+            if (kind == 0) { a.sampler = nn_weighted_random_sampler(weights, 6, 1); }
+            nn_data_loader_t *l = nn_data_loader_with(a);
+            nn_batch_t b;
+            int from = workers == 2 ? 1 : 0;        // one of them begins with the second batch
+            CHECK(nn_seek(l, from) == 0);
+            for (int k = from; k < 3; k++) {
+                CHECK(nn_next(l, &b) && b.index == k);
+                const float *rows = (const float *)tensor_data(b.x);
+                if (workers == 0) { memcpy(first[2 * k], rows, sizeof first[0] * 2); }
+                CHECK(memcmp(first[2 * k], rows, sizeof first[0] * 2) == 0);
+            }
+            CHECK(!nn_next(l, &b));
+            nn_data_loader_free(l);
+        }
+        for (int i = 0; i < 6; i++) {
+            for (int j = 0; j < i; j++) {
+                CHECK(first[i][2] != first[j][2] && memcmp(first[i] + 3, first[j] + 3, 8) != 0);
+            }
+        }
+    }
+}
+
+// A place as far as numbers go, by nn_seek and by a file that lies: no overflow, and an epoch ends.
+static int nothing_left(void *user, nn_item_t *item, void *x, void *y) {
+    (void)user, (void)item, (void)x, (void)y;
+    return NN_END;
+}
+static void far_places(void) {
+    const char *path = "build/loader.far";
+    nn_module_t *m = nn_linear(1, 1);
+    nn_dataset_t d;
+    memset((void *)&d, 0, sizeof d);
+    d.next = nothing_left;
+    nn_data_loader_t *l[2];
+    l[0] = nn_data_loader(items(), .batch_size = SAMPLES);
+    l[1] = nn_data_loader(d, .batch_size = 1 << 20);
+    for (int k = 0; k < 2; k++) {
+        nn_batch_t b;
+        nn_checkpoint_t c;
+        memset((void *)&c, 0, sizeof c);
+        c.module = m;
+        c.loader = l[k];
+        CHECK(nn_seek(l[k], INT64_MAX) == 0);
+        CHECK(nn_next(l[k], &b) == (k == 0) && nn_next(l[k], &b) == 0);
+
+        // The file's place is changed to 2^53 batches: of the loader without a stream that is refused.
+        CHECK(nn_seek(l[k], 0) == 0 && nn_checkpoint_save(path, &c) == 0);
+        nn_safetensors_t *r = nn_safetensors_open(path);
+        const char *names[8];
+        tensor_t *list[8];
+        int64_t n = nn_safetensors_count(r);
+        CHECK(n <= 8);
+        for (int64_t i = 0; i < n; i++) {
+            names[i] = nn_safetensors_name(r, i);
+            list[i] = nn_safetensors_get(r, names[i]);
+            if (strcmp(names[i], "training/loader") == 0) {
+                ((int64_t *)tensor_data_mut(list[i]))[2] = (int64_t)1 << 53;
+            }
+        }
+        const nn_metadata_t meta[3] = {{"step", "0"}, {"generator.seed", "1"}, {"generator.offset", "0"}};
+        CHECK(nn_safetensors_write(path, names, list, (int)n, meta, 3) == 0);
+        CHECK(nn_safetensors_close(r) == 0);
+        CHECK(nn_checkpoint_load(path, &c) == (k == 0 ? TENSOR_ERR_FORMAT : 0));
+        tensor_clear_error();
+        CHECK(nn_next(l[k], &b) == (k == 0));
+        CHECK(nn_data_loader_free(l[k]) == 0);
+    }
+    nn_free(m);
+    remove(path);
+}
+
 int main(void) {
 #ifndef _WIN32
     RUN(in_the_background);
@@ -582,6 +700,7 @@ int main(void) {
     RUN(workers);
     RUN(scopes_of_the_caller);
     RUN(resumes);
+    RUN(resumes_under_way);
     RUN(failures);
     RUN(one_report);
     RUN(failed_stream);
@@ -591,6 +710,8 @@ int main(void) {
     RUN(indices_change);
     RUN(samplers);
     RUN(streams);
+    RUN(repeated_samples);
+    RUN(far_places);
     RUN(collated);
     RUN(forked);
     return test_report();

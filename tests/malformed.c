@@ -1,8 +1,7 @@
 // malformed.c - files that must be refused, by name, each with its code and its text: safetensors,
-// checkpoints, modules, IDX, npy and npz. Each is also read by a second function where there is one
+// checkpoints, modules, npy and npz. Each is also read by a second function where there is one
 // (nn_load_memory, from the disk), and leaves nothing behind. Then every truncation and every flipped
-// bit of good files: refused,
-// or read without harm. The same table runs with 32-bit pointers (tests/host.sh).
+// bit of good files: refused, or read without harm. The same table runs with 32-bit pointers (tests/host.sh).
 #if defined(__linux__) && !defined(_DEFAULT_SOURCE)
 #define _DEFAULT_SOURCE // getpid, access
 #endif
@@ -464,72 +463,6 @@ static void refused_checkpoints(void) {
     nn_free(m);
 }
 
-// ---- IDX ----
-
-static const struct raw_t idxs[] = {
-    {"good: 2 x 3 bytes", BYTES("\0\0\10\2\0\0\0\2\0\0\0\3abcdef"), NULL},
-    {"good: eight dims", BYTES("\0\0\10\10\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"),
-     NULL},
-    {"idx of no byte", "", 0, "first bytes are not 0 0"},
-    {"idx of one byte", BYTES("\0"), "first bytes are not 0 0"},
-    {"idx of three bytes", BYTES("\0\0\10"), "first bytes are not 0 0"},
-    {"a first byte of 1", BYTES("\1\0\10\1\0\0\0\1a"), "first bytes are not 0 0"},
-    {"a second byte of 1", BYTES("\0\1\10\1\0\0\0\1a"), "first bytes are not 0 0"},
-    {"IDX in gzip", BYTES("\037\213\10\1\0\0\0\1a"), "gunzip"},
-    {"two bytes of gzip", BYTES("\037\213"), "gunzip"},
-    {"a type of 0", BYTES("\0\0\0\1\0\0\0\1a"), "type code 0"},
-    {"a type of 7", BYTES("\0\0\7\1\0\0\0\1a"), "type code 7"},
-    {"a type of 10", BYTES("\0\0\12\1\0\0\0\1a"), "type code 10"},
-    {"a type of 15", BYTES("\0\0\17\1\0\0\0\1a"), "type code 15"},
-    {"a type of 255", BYTES("\0\0\377\1\0\0\0\1a"), "type code 255"},
-    {"no dims", BYTES("\0\0\10\0a"), "0 dims"},
-    {"IDX of nine dims",
-     BYTES("\0\0\10\11\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1\0\0\0\1a"), "9 dims"},
-    {"255 dims", BYTES("\0\0\10\377\0\0\0\1a"), "255 dims"},
-    {"no sizes", BYTES("\0\0\10\1"), "ends inside its header"},
-    {"half a size", BYTES("\0\0\10\1\0\0"), "ends inside its header"},
-    {"one size of two", BYTES("\0\0\10\2\0\0\0\1"), "ends inside its header"},
-    {"a first size of 0", BYTES("\0\0\10\2\0\0\0\0\0\0\0\1"), "dim of 0"},
-    {"a last size of 0", BYTES("\0\0\10\2\0\0\0\1\0\0\0\0"), "dim of 0"},
-    {"sizes of 2^64", BYTES("\0\0\10\3\377\377\377\377\377\377\377\377\0\1\0\0a"), "overflow"},
-    {"sizes of 2^61 doubles", BYTES("\0\0\16\2\200\0\0\0\100\0\0\0a"), "overflow"},
-    {"sizes of 2^60 doubles", BYTES("\0\0\16\2\100\0\0\0\100\0\0\0"), "must hold"},
-    {"2^32 bytes, 0 modulo 2^32", BYTES("\0\0\10\2\0\1\0\0\0\1\0\0"), "must hold 4294967296 bytes"},
-    {"2^30 floats, 0 bytes modulo 2^32", BYTES("\0\0\15\1\100\0\0\0"), "must hold 4294967296 bytes"},
-    {"2^31 bytes", BYTES("\0\0\10\1\200\0\0\0a"), "must hold 2147483648 bytes"},
-    {"a size in the other order of bytes", BYTES("\0\0\10\1\1\0\0\0a"), "must hold 16777216 bytes"},
-    {"one byte less", BYTES("\0\0\10\1\0\0\0\3ab"), "must hold 3 bytes of data (got 2)"},
-    {"one byte more", BYTES("\0\0\10\1\0\0\0\3abcd"), "must hold 3 bytes of data (got 4)"},
-    {"no data", BYTES("\0\0\10\1\0\0\0\3"), "must hold 3 bytes of data (got 0)"},
-    {"half an i16", BYTES("\0\0\13\1\0\0\0\1a"), "must hold 2 bytes of data (got 1)"},
-    {"half a float", BYTES("\0\0\15\1\0\0\0\1ab"), "must hold 4 bytes of data (got 2)"},
-    {"half a double", BYTES("\0\0\16\1\0\0\0\1abcd"), "must hold 8 bytes of data (got 4)"},
-};
-enum { IDXS = (int)(sizeof idxs / sizeof idxs[0]) };
-
-static void refused_idx(void) {
-    int i, disk;
-    for (i = 0; i < IDXS; i++) {
-        for (disk = 0; disk < 2; disk++) {
-            uint8_t *copy = (uint8_t *)malloc(idxs[i].n + !idxs[i].n);
-            tensor_t *x;
-            if (!copy) { abort(); }
-            memcpy(copy, idxs[i].bytes, idxs[i].n);
-            if (disk) { put_file(copy, idxs[i].n); }
-            x = disk ? nn_read_idx(path) : nn_parse_idx(copy, idxs[i].n);
-            CHECK_MSG(tensor_is_poison(x) == (idxs[i].text != NULL), "%s: %s", idxs[i].name,
-                      tensor_error_text());
-            if (idxs[i].text) {
-                CHECK_MSG(strstr(tensor_error_text(), idxs[i].text) != NULL, "%s:", idxs[i].name);
-                CHECK_ERROR(TENSOR_ERR_FORMAT, idxs[i].text);
-            }
-            tensor_clear_error();
-            free(copy);
-        }
-        n_refused += idxs[i].text != NULL;
-    }
-}
-
 // ---- damaged files ----
 
 // ---- npy: a header's text and n bytes of data ----
@@ -660,7 +593,7 @@ static void refused_npz(void) {
 }
 
 // Every truncation and every flipped bit: refused, or read without harm.
-enum { WEIGHTS, IDX, ARRAY, ARCHIVE };
+enum { WEIGHTS, ARRAY, ARCHIVE };
 static void damaged(int kind, const uint8_t *good, size_t n) {
     size_t i;
     int64_t k;
@@ -670,9 +603,7 @@ static void damaged(int kind, const uint8_t *good, size_t n) {
         if (!copy) { abort(); }
         memcpy(copy, good, length);
         if (i >= n) { copy[(i - n) / 8] ^= (uint8_t)(1u << (i - n) % 8); }
-        if (kind == IDX) {
-            (void)nn_parse_idx(copy, length);
-        } else if (kind == ARRAY) {
+        if (kind == ARRAY) {
             (void)nn_parse_npy(copy, length);
         } else if (kind == ARCHIVE) {
             nn_npz_t *r = nn_npz_parse(copy, length);
@@ -703,7 +634,6 @@ static void damaged_files(void) {
     list[2] = tensor_zeros_of(TENSOR_U8, 0, 4);
     file = nn_safetensors_format(names, list, 3, meta, 1);
     damaged(WEIGHTS, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
-    damaged(IDX, (const uint8_t *)idxs[0].bytes, idxs[0].n);
     file = nn_format_npy(list[0]);
     damaged(ARRAY, (const uint8_t *)tensor_data(file), (size_t)tensor_numel(file));
     file = nn_npz_format(names, list, 3);
@@ -722,7 +652,6 @@ int main(void) {
     RUN(refused_sizes);
     RUN(many_names);
     RUN(refused_checkpoints);
-    RUN(refused_idx);
     RUN(refused_npy);
     RUN(refused_npz);
     RUN(damaged_files);

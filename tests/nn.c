@@ -1391,47 +1391,6 @@ static void loaders(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "batch_size");
 }
 
-static void idx_files(void) {
-    static const unsigned char good[] = {0, 0, 8, 2, 0, 0, 0, 2, 0, 0, 0, 3, 1, 2, 3, 4, 5, 255};
-    static const unsigned char i16[] = {0, 0, 0x0B, 1, 0, 0, 0, 2, 0x01, 0x02, 0xFF, 0xFE};
-    static const unsigned char f32[] = {0, 0, 0x0D, 1, 0, 0, 0, 1, 0x3F, 0xC0, 0, 0};
-    static const unsigned char i8[] = {0, 0, 9, 1, 0, 0, 0, 3, 0x80, 0x7F, 0xFF};
-    unsigned char bad[32];
-    size_t n;
-    tensor_t *t = nn_parse_idx(good, sizeof good);
-    CHECK(tensor_dtype(t) == TENSOR_U8 && tensor_size(t, 0) == 2 && tensor_size(t, 1) == 3);
-    CHECK(((const unsigned char *)tensor_data(t))[5] == 255);
-    t = nn_parse_idx(i16, sizeof i16);
-    CHECK(tensor_dtype(t) == TENSOR_I16 && ((const int16_t *)tensor_data(t))[0] == 258);
-    CHECK(((const int16_t *)tensor_data(t))[1] == -2);
-    t = nn_parse_idx(i8, sizeof i8);
-    CHECK(tensor_dtype(t) == TENSOR_I8 && ((const int8_t *)tensor_data(t))[0] == -128);
-    CHECK(((const int8_t *)tensor_data(t))[1] == 127);
-    CHECK(tensor_item(nn_parse_idx(f32, sizeof f32)) == 1.5);
-    for (n = 0; n < sizeof good; n++) { CHECK_POISON(nn_parse_idx(good, n), TENSOR_ERR_FORMAT, "idx"); }
-    memcpy(bad, good, sizeof good);
-    bad[sizeof good] = 0;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good + 1), TENSOR_ERR_FORMAT, "must hold 6 bytes of data (got 7)");
-    bad[0] = 0x1F;
-    bad[1] = 0x8B;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "gzip");
-    memcpy(bad, good, sizeof good);
-    bad[2] = 7;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "type code 7");
-    bad[2] = 8;
-    bad[3] = 0;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "0 dims");
-    bad[3] = 9;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "9 dims");
-    memcpy(bad, good, sizeof good);
-    bad[7] = 0;
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "dim of 0");
-    memset(bad + 4, 0xFF, 8);
-    CHECK_POISON(nn_parse_idx(bad, sizeof good), TENSOR_ERR_FORMAT, "overflow");
-    CHECK_POISON(nn_parse_idx(NULL, 0), TENSOR_ERR_FORMAT, NULL);
-    CHECK_POISON(nn_read_idx("no/such/file"), TENSOR_ERR_IO, "no/such/file");
-}
-
 // ---- safetensors ----
 
 static void safetensors_round_trip(void) {
@@ -1719,6 +1678,42 @@ static void resume_with(int which) {
     nn_free(again);
     remove(path);
 }
+// A batch is left out after its gradients were unscaled; nn_scaler_update forgets that, whoever drops them.
+static void step_left_out(void) {
+    for (int by_module = 0; by_module < 2; by_module++) {
+        nn_module_t *net = nn_linear(2, 1);
+        nn_optimizer_t *o = nn_sgd(net, .lr = 0.1), *other = nn_sgd(net, .lr = 0.1);
+        tensor_t *scaler = nn_grad_scaler(1024, 1000), *second = nn_grad_scaler(2, 1000);
+        tensor_t *x = tensor_ones(4, 2);
+        nn_init_constant_(nn_get(net, "weight"), 1);
+        for (int i = 0; i < 2; i++) {
+            if (by_module) {
+                nn_module_zero_grad(net);
+            } else {
+                nn_zero_grad(o);
+            }
+            CHECK(tensor_backward(nn_scaler_scale(scaler, tensor_mean(nn_forward(net, x)))) == 0);
+            if (i == 0) {
+                CHECK(nn_scaler_unscale(scaler, o) == 0);
+            } else {
+                CHECK(nn_scaler_step(scaler, o) == 0);
+            }
+            CHECK(nn_scaler_update(scaler) == 0);
+        }
+        CHECK_NEAR(tensor_item(tensor_at(tensor_detach(nn_get(net, "weight")), "0, 0")), 0.9, 1e-6);
+        // the update of another scaler forgets nothing
+        CHECK(nn_scaler_unscale(second, other) == 0 && nn_scaler_update(scaler) == 0);
+        CHECK(nn_scaler_unscale(second, other) == TENSOR_ERR_UNSUPPORTED);
+        tensor_clear_error();
+        CHECK(nn_scaler_update(second) == 0 && nn_scaler_unscale(second, other) == 0);
+        nn_optimizer_free(o);
+        nn_optimizer_free(other);
+        nn_free(net);
+        tensor_free(scaler);
+        tensor_free(second);
+    }
+}
+
 static void resume_bit_for_bit(void) {
     for (int which = 0; which < 7; which++) { resume_with(which); }
 }
@@ -2051,12 +2046,12 @@ int main(void) {
     RUN(schedules);
     RUN(loaders);
     RUN(fair_shuffle);
-    RUN(idx_files);
     RUN(safetensors_round_trip);
     RUN(full_disk);
     RUN(no_regular_file);
     RUN(save_and_load);
     RUN(resume_bit_for_bit);
+    RUN(step_left_out);
     RUN(long_sums);
     RUN(cross_entropy_values);
     RUN(modules_change_dtype);

@@ -5,6 +5,8 @@
 #define _DEFAULT_SOURCE        // getpid, access
 #endif
 #include "heap.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #ifdef __linux__
 #include <unistd.h>
 #endif
@@ -609,7 +611,7 @@ static double files(void) {
 static double idx_files(void) {
     static const unsigned char file[] = {0, 0, 11, 2, 0, 0, 0, 2, 0, 0, 0, 3,
                                          0, 1, 0,  2, 0, 3, 0, 4, 0, 5, 0, 6};
-    return sum_of(nn_parse_idx(file, sizeof file));
+    return sum_of(kit_parse_idx(file, sizeof file, "memory"));
 }
 
 // ---- what kernels lend ----

@@ -14,7 +14,7 @@ try:
     from torch.optim import lr_scheduler
     from torch.utils.data import DataLoader
 except ImportError:
-    print("skipped 1335 tests of the names of options: no python3 with torch")
+    print("skipped 1350 tests of the names of options: no python3 with torch")
     print("0 passed, 0 failed")
     sys.exit(0)
 
@@ -23,6 +23,7 @@ OPTIMIZERS = [optim.SGD, optim.Adam, optim.RMSprop, optim.Adagrad, optim.Adadelt
 # Struct without _args_t -> what it is in PyTorch: functions, or names of ATen where a function has no signature.
 # None: a function that PyTorch does not have.
 OF = {
+    "tensor_allclose": ["allclose"],
     "tensor_searchsorted": ["searchsorted"], "tensor_linalg_lu_solve": ["linalg_lu_solve"],
     "tensor_linalg_tolerance": ["linalg_pinv", "linalg_matrix_rank"], "tensor_multinomial": ["multinomial"],
     "tensor_rearrange": None, "tensor_check": None, "nn_load": None,

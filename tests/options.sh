@@ -2,7 +2,7 @@
 # (tests/options.py); skipped where python3 has no torch.  $PYTHON (python3).  Last line: "N passed, N failed".
 PYTHON=${PYTHON:-python3}
 if ! command -v "$PYTHON" >/dev/null; then
-    echo "skipped 1335 tests of the names of options: no $PYTHON"
+    echo "skipped 1350 tests of the names of options: no $PYTHON"
     echo "0 passed, 0 failed"
     exit 0
 fi

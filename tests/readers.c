@@ -1,5 +1,5 @@
 // readers.c - every reader does all or nothing: files cut at each byte, each byte changed, the k-th
-// allocation failing, on modules, checkpoints, safetensors and IDX
+// allocation failing, on modules, checkpoints and safetensors
 #define _DEFAULT_SOURCE
 #include "heap.h"
 
@@ -215,33 +215,6 @@ static void safetensors(void) {
     }
     work_end(&from);
 }
-static void idx(void) {
-    static const unsigned char head[16] = {0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4};
-    size_t k;
-    memcpy(bytes, head, 16);
-    for (k = 0; k < 24; k++) { bytes[16 + k] = (unsigned char)(k * 7); }
-    for (k = 0; k <= 40; k++) {
-        tensor_t *x;
-        write_file(path, bytes, k);
-        x = nn_parse_idx(bytes, k);
-        CHECK(tensor_is_poison(x) == (k < 40) && !tensor_ok() == (k < 40));
-        tensor_clear_error();
-        x = nn_read_idx(path);
-        CHECK(tensor_is_poison(x) == (k < 40) && !tensor_ok() == (k < 40));
-        tensor_clear_error();
-        n_cut++;
-    }
-    for (k = 0; k < 16; k++) {
-        tensor_t *x;
-        memcpy(changed, bytes, 40);
-        changed[k] ^= 0x81;
-        x = nn_parse_idx(changed, 40);
-        CHECK(tensor_is_poison(x) == !tensor_ok());
-        tensor_clear_error();
-        n_changed++;
-    }
-    unlink(path);
-}
 
 // ---- the k-th allocation of a load fails ----
 
@@ -301,7 +274,6 @@ int main(void) {
     RUN(partly);
     RUN(checkpoints);
     RUN(safetensors);
-    RUN(idx);
     RUN(allocations);
     printf("%ld files cut, %ld changed, %ld loads refused, %ld allocations failed\n", n_cut, n_changed,
            n_refused, n_oom);

@@ -836,10 +836,20 @@ static const one_t ONES[] = {
     {"lu_factor", 140}, {"det", 140}, {"solve", 400}, {"solve of two", 900}, {"cholesky", 140},
     {"cholesky_ex", 140}, {"cholesky_ex, none", 140}, {"qr", 400}, {"qr, complete", 400}, {"geqrf", 240},
     {"solve_triangular", 140},
+    {"eigh", 800}, {"eigh of two, upper", 1600}, {"svd", 2000}, {"svd of wide, all", 2000},
+    {"softmax", 170}, {"softmax of rows", 170}, {"softmax of f64", 280}, {"log_softmax", 170},
+    {"log_softmax of f64", 280}, {"logsumexp", 110}, {"logsumexp of f64", 220}, {"cumsum", 170},
+    {"cumsum of integers", 170}, {"cumprod", 170}, {"cumprod of integers", 170}, {"logcumsumexp", 170},
+    {"var", 220}, {"norm", 220}, {"argmax", 110}, {"argmin of NaN", 110}, {"argmax of f64", 170},
+    {"argmin of integers", 170}, {"softmax, gradient", 280}, {"softmax of f64, gradient", 500},
+    {"log_softmax, gradient", 280}, {"log_softmax of f64, gradient", 500}, {"cumsum, gradient", 170},
+    {"cumprod, gradient", 340}, {"logcumsumexp, gradient", 340}, {"prod, gradient", 220},
+    {"group_norm, gradient", 70}, {"batch_norm, gradient", 70},
 };
 enum { ONE_KINDS = sizeof ONES / sizeof *ONES };
+enum { ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49 };      // the first of a sort
 typedef struct ones_t {
-    tensor_t *x, *nan, *rows, *square, *two, *tall, *b, *y[2];
+    tensor_t *x, *nan, *rows, *square, *two, *tall, *b, *y[3];
     int n;
 } ones_t;
 
@@ -910,6 +920,66 @@ static void ones_matrix(ones_t *t, int kind) {
     }
 }
 
+static void ones_eigen(ones_t *t, int kind) {
+    if (kind < ONES_EIGEN + 2) {
+        tensor_eigh_t e = tensor_linalg_eigh(kind == ONES_EIGEN ? t->square : t->two, kind > ONES_EIGEN);
+        ones_pair(t, e.eigenvalues, e.eigenvectors);
+        return;
+    }
+    int wide = kind == ONES_EIGEN + 3;
+    tensor_linalg_svd_t d = tensor_linalg_svd(wide ? tensor_transpose(t->tall, 0, 1) : t->tall, wide);
+    ones_pair(t, d.u, d.s);
+    t->y[t->n++] = d.vh;
+}
+
+static void ones_rows(ones_t *t, int kind) {
+    tensor_t *x = t->x, *small = tensor_mul_scalar(x, 1e-3), *wide = tensor_to(small, TENSOR_F64);
+    tensor_t *integers = tensor_to(x, TENSOR_I64);
+    switch (kind - ONES_ROWS) {
+    case 0: t->y[0] = tensor_softmax(small, 0); break;
+    case 1: t->y[0] = tensor_softmax(t->rows, 1); break;
+    case 2: t->y[0] = tensor_softmax(wide, 0); break;
+    case 3: t->y[0] = tensor_log_softmax(small, 0); break;
+    case 4: t->y[0] = tensor_log_softmax(wide, 0); break;
+    case 5: t->y[0] = tensor_logsumexp(small, 0, 0); break;
+    case 6: t->y[0] = tensor_logsumexp(wide, 0, 0); break;
+    case 7: t->y[0] = tensor_cumsum(small, 0); break;
+    case 8: t->y[0] = tensor_cumsum(integers, 0); break;
+    case 9: t->y[0] = tensor_cumprod(tensor_exp(tensor_mul_scalar(small, 1e-2)), 0); break;
+    case 10: t->y[0] = tensor_cumprod(integers, 0); break;
+    case 11: t->y[0] = tensor_logcumsumexp(small, 0); break;
+    case 12: t->y[0] = tensor_var(x, 1); break;
+    case 13: t->y[0] = tensor_norm_dim(x, 0, 0); break;
+    case 14: t->y[0] = tensor_argmax_dim(x, 0, 0); break;
+    case 15: t->y[0] = tensor_argmin_dim(t->nan, 0, 0); break;
+    case 16: t->y[0] = tensor_argmax_dim(wide, 0, 0); break;
+    default: t->y[0] = tensor_argmin_dim(integers, 0, 0); break;
+    }
+}
+
+// The gradient of a row's function by the row.
+static void ones_gradients(ones_t *t, int kind) {
+    tensor_t *small = tensor_mul_scalar(t->x, 1e-3), *x = tensor_requires_grad_(tensor_clone(small), 1), *y;
+    int f64 = 0;
+    switch (kind - ONES_GRADIENTS) {
+    case 0: y = tensor_softmax(x, 0); break;
+    case 1: f64 = 1; y = tensor_softmax(tensor_to(x, TENSOR_F64), 0); break;
+    case 2: y = tensor_log_softmax(x, 0); break;
+    case 3: f64 = 1; y = tensor_log_softmax(tensor_to(x, TENSOR_F64), 0); break;
+    case 4: y = tensor_cumsum(x, 0); break;
+    case 5: y = tensor_cumprod(tensor_exp(tensor_mul_scalar(x, 1e-2)), 0); break;
+    case 6: y = tensor_logcumsumexp(x, 0); break;
+    case 7: y = tensor_prod(tensor_exp(tensor_mul_scalar(x, 1e-2))); break;
+    case 8: y = tensor_flatten(tensor_group_norm(tensor_reshape(x, 1, 2, 30000), 1), 0, -1); break;
+    default:
+        y = tensor_batch_norm(tensor_reshape(x, 3, 1, 20000), NULL, NULL, NULL, NULL, .training = 1);
+        y = tensor_flatten(y, 0, -1);
+        break;
+    }
+    tensor_t *loss = tensor_sum(tensor_mul(y, f64 ? tensor_to(small, TENSOR_F64) : small));
+    CHECK(tensor_autograd_grad(&loss, 1, NULL, &x, 1, &t->y[0], 0) == 0);
+}
+
 static void ones_step(ones_t *t, int kind) {
     tensor_scope_t scope = tensor_scope_begin();
     t->n = 1;
@@ -917,8 +987,14 @@ static void ones_step(ones_t *t, int kind) {
         ones_order(t, kind);
     } else if (kind < 16) {
         ones_sums(t, kind);
-    } else {
+    } else if (kind < ONES_EIGEN) {
         ones_matrix(t, kind);
+    } else if (kind < ONES_ROWS) {
+        ones_eigen(t, kind);
+    } else if (kind < ONES_GRADIENTS) {
+        ones_rows(t, kind);
+    } else {
+        ones_gradients(t, kind);
     }
     for (int i = 0; i < t->n; i++) { t->y[i] = tensor_keep(t->y[i]); }
     tensor_scope_end(scope);

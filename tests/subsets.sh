@@ -183,7 +183,6 @@ int main(void) {
     REFUSED("print", tensor_print(x));
     REFUSED("graph_print", tensor_graph_print(NULL));
     REFUSED("print", nn_print(net));
-    REFUSED("read_idx", nn_read_idx("a"));
     REFUSED("safetensors_open", nn_safetensors_open("a"));
     REFUSED("safetensors_map", nn_safetensors_map("a"));
     REFUSED("safetensors_write", nn_safetensors_write("a", &name, &x, 1, NULL, 0));

@@ -89,6 +89,10 @@ static void options_and_inputs(void) {
     nn_module_t *part = nn_sequential(nn_linear(3, 4));
     CHECK(nn_load_tested(path, part, .prefix = "0.") == 0);
     CHECK(tensor_equal(nn_get(part, "0.weight"), nn_get(net, "0.weight")));
+    static const nn_rename_t away[1] = {{"0.", ""}};
+    CHECK(nn_load_tested(path, part, .renames = away) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "load_tested: nrenames is 0 and renames is a list");
+    CHECK(nn_load_tested(path, part, .renames = away, .nrenames = 1) == 0);
     nn_module_t *encoder = nn_transformer_encoder_layer(8, 2, .feedforward = 16);
     nn_module_t *again = nn_transformer_encoder_layer(8, 2, .feedforward = 16);
     tensor_t *pad = tensor_zeros_of(TENSOR_BOOL, 2, 5);

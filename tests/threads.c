@@ -332,6 +332,69 @@ static void references_by_many(void) {
     tensor_scope_end(scope);
 }
 
+// Threads write views of one tensor, each its own rows, and then mark them as leaves; all read the rest.
+enum { PART = 3 };
+typedef struct part_t {
+    tensor_t *whole, *rest, *leaf;      // leaf: of the last turn, kept
+    int me;
+    long bad;
+} part_t;
+static pthread_barrier_t parts_start;
+static void *own_part(void *arg) {
+    part_t *p = (part_t *)arg;
+    for (int k = 1; k <= 100; k++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *part = tensor_narrow(p->whole, 0, PART * p->me, PART);
+        if (k % 50 == 1) { pthread_barrier_wait(&parts_start); }
+        if (k <= 50) {
+            tensor_copy_(part, tensor_full(p->me + k, PART, 5));
+            tensor_add_scalar_(tensor_select(part, 0, 1), 1);
+        } else {
+            tensor_requires_grad_(part, 1);
+            tensor_backward(tensor_sum(tensor_mul(part, part)));
+            p->bad += tensor_item(tensor_sum(tensor_grad(part))) != 2.0 * 5 * (PART * (p->me + 50) + 1);
+        }
+        p->bad += tensor_item(tensor_sum(p->rest)) != 5;
+        if (k == 100) { p->leaf = tensor_keep(part); }
+        tensor_scope_end(scope);
+    }
+    tensor_thread_end();
+    return NULL;
+}
+static void parts_of_one(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *whole = tensor_ones(PART * READERS + 1, 5), *w = tensor_requires_grad_(tensor_ones(1), 1);
+    tensor_t *saved = tensor_sum(tensor_mul(whole, w));
+    double sum = 5;
+    part_t p[READERS];
+    pthread_t t[READERS];
+    memset(p, 0, sizeof p);
+    pthread_barrier_init(&parts_start, NULL, READERS);
+    for (int i = 0; i < READERS; i++) {
+        p[i].whole = whole;
+        p[i].rest = tensor_select(whole, 0, PART * READERS);
+        p[i].me = i;
+        CHECK(pthread_create(&t[i], NULL, own_part, &p[i]) == 0);
+        sum += 5 * (PART * (i + 50) + 1);
+    }
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(t[i], NULL);
+        CHECK(p[i].bad == 0);
+    }
+    pthread_barrier_destroy(&parts_start);
+    CHECK(tensor_item(tensor_sum(whole)) == sum);
+
+    // A graph that saved the tensor notices the changes, and the tensor knows of the leaves.
+    tensor_backward(saved);
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "after it was saved");
+    for (int i = 0; i < READERS; i++) {
+        tensor_add_(whole, tensor_sum(p[i].leaf));
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "is a leaf of the graph that it would become the result of");
+        CHECK(tensor_free(p[i].leaf) == 0);
+    }
+    tensor_scope_end(scope);
+}
+
 // Errors, scopes and generators belong to a thread; a tensor may be read by many.
 typedef struct reader_t { tensor_t *shared; double sum, draw; int code; } reader_t;
 static void *read_it(void *arg) {
@@ -885,6 +948,7 @@ int main(int argc, char **argv) {
     RUN(many_readers);
     RUN(workers_sleep);
     RUN(references_by_many);
+    RUN(parts_of_one);
     RUN(modules_apart);
     RUN(passes_together);
     RUN(captured_elsewhere);

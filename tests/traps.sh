@@ -173,7 +173,8 @@ misspelt=$({
             s/\(dataset, *[a-z_0-9]+\)/d/g; s/\)$//; s/[ ,]+/, /g; s/, $//' |
         sed -E 'h; /#/!b; s/#/1d/; p; g; s/#/2d/; p; g; s/#/3d/; s/#//'
     printf '%s\n' 'tensor_rearrange, x, ""' 'tensor_searchsorted, x, x' 'tensor_linalg_pinv, x' \
-        'tensor_linalg_matrix_rank, x' 'tensor_linalg_lu_solve, x, x, x' 'nn_clip_grad_norm, q, 1.0'
+        'tensor_linalg_matrix_rank, x' 'tensor_linalg_lu_solve, x, x, x' 'nn_clip_grad_norm, q, 1.0' \
+        'tensor_allclose, x, x, 1.0, 1.0'
 } | sed 's/^\([a-z_0-9]*\), /(void)\1(/; s/^[a-z_0-9]*$/(void)&(/; s/$/, {.misspelt = 1});/; s/(, /(/')
 n=$(echo "$misspelt" | wc -l)
 verdict "only $n functions with options were found" $((n >= 150)) /dev/null

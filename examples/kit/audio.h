@@ -56,8 +56,8 @@ tensor_t *kit_mel_spectrogram(tensor_t *x, int64_t sample_rate, int64_t n_fft, i
 static const double kit_audio__pi = 3.14159265358979323846;
 
 static tensor_t *kit_audio__fail(const char *what) {
-    tensor_raise(TENSOR_ERR_SHAPE, what);
-    return tensor_detach(NULL);
+    (tensor_raise)(TENSOR_ERR_SHAPE, what);
+    return (tensor_detach)(NULL);
 }
 
 // numbers (an f64 tensor of this function's caller) as x has them.

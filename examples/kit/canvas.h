@@ -99,24 +99,29 @@ static void canvas__print(canvas_t *c, const char *format, ...) {
     png_put(&c->svg, text, strlen(text));
 }
 
+// Raises what is wrong with the picture of a path.   -> NULL
+static canvas_t *canvas__fail(int code, const char *path, const char *what) {
+    char text[400];
+    (void)snprintf(text, sizeof text, "%.250s: %s", path, what);
+    (void)(tensor_raise)(code, text);
+    return NULL;
+}
+
 canvas_t *canvas_new(const char *path, int width, int height) {
     size_t length = strlen(path);
     int svg = length > 4 && strcmp(path + length - 4, ".svg") == 0;
     if (!svg && (length <= 4 || strcmp(path + length - 4, ".png") != 0)) {
-        (void)tensor_raise(TENSOR_ERR_FORMAT, "canvas: the name of a picture ends in .svg or .png");
-        return NULL;
+        return canvas__fail(TENSOR_ERR_FORMAT, path, "the name of a picture ends in .svg or .png");
     }
     if (width < 1 || width > 8192 || height < 1 || height > 8192 || length >= 1024) {
-        (void)tensor_raise(TENSOR_ERR_SHAPE, "canvas: sides are 1..8192, a path is shorter than 1024");
-        return NULL;
+        return canvas__fail(TENSOR_ERR_SHAPE, path, "sides are 1..8192, a path is shorter than 1024");
     }
     canvas_t *c = (canvas_t *)calloc(1, sizeof *c);
     size_t bytes = (size_t)width * (size_t)height * 3;
     if (c && !svg) { c->rgb = (unsigned char *)malloc(bytes); }
     if (!c || (!svg && !c->rgb)) {
         free(c);
-        (void)tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "canvas: no memory");
-        return NULL;
+        return canvas__fail(TENSOR_ERR_OUT_OF_MEMORY, path, "no memory");
     }
     memcpy(c->path, path, length + 1);
     c->width = width;

@@ -13,10 +13,11 @@
 //   tensor_graph_export_c(g, "digits.c", &e);
 //
 // The file needs no library, no malloc and no libm. It has digits_init, and digits_step(in_0, in_1, out_0,
-// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares. Written
-// are, in f32: products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and
-// images, norms, embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op
-// is an error that names it.
+// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares bits (a NaN
+// with any NaN), or numbers where the file's first lines say that results differ. Written are, in f32:
+// products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and images, norms,
+// embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op is an error that
+// names it.
 #ifndef KIT_EXPORT_C_H
 #define KIT_EXPORT_C_H
 
@@ -51,6 +52,9 @@ typedef struct kit_export_t {
 //      is under way in slices, or one that does not step all parameters equally often), IO, OUT_OF_MEMORY,
 //      those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
+// Errors have the line of the call, not one of this file.
+#define tensor_graph_export_c(...)                                                                           \
+    ((tensor_graph_export_c)(__VA_ARGS__) ? tensor_raise(tensor_error_code(), "") : TENSOR_OK)
 
 #ifdef __cplusplus
 }
@@ -119,10 +123,10 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     p->spare |= places || (k == 7 && c->id == NN_OP_RECURRENT);
     if (constant) { return 1; }
     if (!kit_type(a->dtype)) {
-        return kit_refuse(x, "%s: export_c.h does not know %s", c->name, tensor_dtype_name(a->dtype));
+        return kit_cannot(x, "%s: export_c.h does not know %s", c->name, tensor_dtype_name(a->dtype));
     }
     if (p->touched && p->dtype != a->dtype) {
-        return kit_refuse(x, "%s: a memory is %s and %s", c->name, tensor_dtype_name(p->dtype),
+        return kit_cannot(x, "%s: a memory is %s and %s", c->name, tensor_dtype_name(p->dtype),
                           tensor_dtype_name(a->dtype));
     }
     p->touched = 1;
@@ -133,11 +137,19 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     return 1;
 }
 
+// Adds to the reason of a refusal where the program made the call.   -> 0
+static int kit_export__recorded(kit_export_state_t *x) {
+    const size_t n = strlen(x->why);
+    const char *site = kit_export__site(x->call.site);
+    if (site[0]) { snprintf(x->why + n, sizeof x->why - n, " (%s)", site); }
+    return 0;
+}
+
 static int kit_export__collect(kit_export_state_t *x, int64_t calls) {
     for (int64_t i = 0; i < calls; i++) {
         kit_call_t c = kit_call(x, i);
         for (int k = 0; k < c.nin + c.nout; k++) {
-            if (c.arg[k].memory && !kit_export__use(x, i, &c, k)) { return 0; }
+            if (c.arg[k].memory && !kit_export__use(x, i, &c, k)) { return kit_export__recorded(x); }
         }
     }
     return 1;
@@ -149,17 +161,17 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
     const char *what = in ? "input" : "output";
     tensor_t *t = in ? e->inputs[i] : e->outputs[i];
     const char *const *names = in ? e->input_names : e->output_names;
-    if (tensor_is_poison(t)) { return kit_refuse(x, "%s %d is poison", what, i); }
+    if (tensor_is_poison(t)) { return kit_cannot(x, "%s %d is poison", what, i); }
     kit_place_t *p = kit_place_of(x, t);
     if (!p || (in && !p->older) || (!in && p->older)) {
-        return kit_refuse(x, in ? "%s %d is not older than the capture, or not read by the step"
+        return kit_cannot(x, in ? "%s %d is not older than the capture, or not read by the step"
                                 : "%s %d was not made by the step", what, i);
     }
     int whole = tensor_is_contiguous(t) && !tensor_storage_offset(t) && tensor_numel(t) >= p->numel;
     if (!whole || p->kind == kind) {
-        return kit_refuse(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
+        return kit_cannot(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
     }
-    if (in && p->changes) { return kit_refuse(x, "%s %d is changed by the step", what, i); }
+    if (in && p->changes) { return kit_cannot(x, "%s %d is changed by the step", what, i); }
     p->kind = kind;
     p->numel = tensor_numel(t);
     // With a prefix, so that no name of the file's own is the same.
@@ -276,12 +288,15 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         int back = c.family == TENSOR_FAMILY_POINTWISE_BACKWARD;
         if (write == kit_write_step && !x->updates) {
             int64_t each = kit_step_count(x, calls);
-            if (each < 0) { return kit_refuse(x, "step: not all parameters are stepped equally often"); }
+            if (each < 0) {
+                kit_cannot(x, "step: not all parameters are stepped equally often");
+                return kit_export__recorded(x);
+            }
             kit_put(x, "\n    steps += %lld;\n", (long long)each);
         }
         if (!write) {
-            return kit_refuse(x, "%s at %s: export_c.h does not know this op", x->call.op,
-                              kit_export__site(x->call.site));
+            kit_cannot(x, "%s: export_c.h does not know this op", x->call.op);
+            return kit_export__recorded(x);
         }
         kit_put(x, "\n    // %s%s:", x->call.op, back ? "_backward" : "");
         for (int k = 0; k < x->call.inputs && k < 6; k++) { kit_export__shape(x, k); }
@@ -289,7 +304,10 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         for (int k = 0; k < x->call.outputs && k < 6; k++) { kit_export__shape(x, x->call.inputs + k); }
         kit_put(x, "%s, %s\n    {\n", x->call.outputs > 6 ? " .." : "", kit_export__site(x->call.site));
         x->depth = 1;
-        if (!write(x, &c)) { return kit_refuse(x, "%s: export_c.h does not know this op", x->call.op); }
+        if (!write(x, &c)) {
+            kit_cannot(x, "%s: export_c.h does not know this op", x->call.op);
+            return kit_export__recorded(x);
+        }
         x->depth = 0;
         kit_put(x, "    }\n");
     }
@@ -323,6 +341,22 @@ static int kit_export__names(kit_export_state_t *x, const kit_export_t *e) {
     return good;
 }
 
+// Adds the program that repeats the steps, behind the numbers that only it has.
+static int kit_export__tested(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e,
+                              const char *name) {
+    uint64_t known = x->needs;
+    char *step = kit_export__take(x);
+    int good = kit_export__test(x, g, e, name);
+    char *test = kit_export__take(x);
+    x->needs &= ~known;
+    kit_put(x, "%s", step ? step : "");
+    kit_export__functions(x);
+    kit_put(x, "%s", test ? test : "");
+    free(step);
+    free(test);
+    return good;
+}
+
 static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
     const char *name = e->name ? e->name : "step";
     int64_t calls = tensor_graph_info(g).calls, streams = tensor_graph_info(g).streams;
@@ -352,7 +386,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
         kit_put(x, ") {%s", body ? body : "");
         if (x->draws) { kit_put(x, "    stream += %lld;\n", (long long)streams); }
         kit_put(x, "    return 0;\n}\n");
-        if (e->replays > 0) { good = kit_export__test(x, g, e, name); }
+        if (e->replays > 0) { good = kit_export__tested(x, g, e, name); }
     }
     free(arenas);
     free(body);
@@ -360,7 +394,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
     return good && !x->failed;
 }
 
-int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e) {
+int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_export_t *e) {
     kit_export_state_t x;
     memset((void *)&x, 0, sizeof x);
     x.graph = g;
@@ -369,26 +403,25 @@ int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
     tensor_graph_info_t info = tensor_graph_info(g);
     if (!info.calls) {
-        tensor_raise(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
-        return tensor_error_code();
+        return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
     }
     if (info.lost) {
-        tensor_raise(TENSOR_ERR_OWNER, "export_c: a tensor of the step was freed since the capture, or moved");
-        return tensor_error_code();
+        return (tensor_raise)(TENSOR_ERR_OWNER,
+                              "export_c: a tensor of the step was freed since the capture, or moved");
     }
     if (info.begun) {
-        tensor_raise(TENSOR_ERR_UNSUPPORTED, "export_c: a step is under way; tensor_graph_resume ends it");
-        return tensor_error_code();
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED,
+                              "export_c: a step is under way; tensor_graph_resume ends it");
     }
     int good = kit_export__write(&x, g, e);
     if (x.failed) {
-        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "export_c: out of memory");
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "export_c: out of memory");
     } else if (good) {
         kit_export__file(&x, path);
     } else if (tensor_ok()) {
         char text[400];
         snprintf(text, sizeof text, "export_c: %s", x.why);
-        tensor_raise(TENSOR_ERR_UNSUPPORTED, text);
+        (tensor_raise)(TENSOR_ERR_UNSUPPORTED, text);
     }
     free(x.text);
     free((void *)x.arg);

@@ -73,7 +73,7 @@ KIT_TEXT_FN int kit_plain(kit_export_state_t *x, const kit_call_t *c, int n, int
     for (int k = 0; k < n; k++) {
         const kit_arg_t *a = &c->arg[k];
         if (a->data && k != other && (a->dtype != TENSOR_F32 || !kit_contiguous(a))) {
-            return kit_refuse(x, "%s: export_c.h knows contiguous f32 alone", c->name);
+            return kit_cannot(x, "%s: export_c.h knows contiguous f32 alone", c->name);
         }
     }
     return 1;

@@ -29,7 +29,7 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const kit_call_t *c, kit_conv_t 
     memset((void *)v, 0, sizeof *v);
     if (!kit_plain(x, c, weight ? 3 : 4, -1)) { return 0; }
     if (g->kernel[0] != 1 || g->in[0] != 1 || g->out[0] != 1 || g->pad[0] != 0) {
-        return kit_refuse(x, "%s: export_c.h does not know volumes", c->name);
+        return kit_cannot(x, "%s: export_c.h does not know volumes", c->name);
     }
     v->flipped = flipped;
     v->images = image->dims[0];

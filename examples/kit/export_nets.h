@@ -22,7 +22,7 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const kit_call_t *c, kit_at
     memset((void *)v, 0, sizeof *v);
     for (int k = 0; k < n; k++) {
         if (a[k].dtype != TENSOR_F32) {
-            return kit_refuse(x, "%s: export_c.h knows f32 alone", c->name);
+            return kit_cannot(x, "%s: export_c.h knows f32 alone", c->name);
         }
     }
     v->g = back ? a++ : NULL;
@@ -90,7 +90,7 @@ KIT_TEXT_FN void kit_heads(kit_export_state_t *x, const kit_attention_t *v) {
 }
 
 // s[j] = q k for one query i and the keys that it may look at.
-KIT_TEXT_FN void kit_scores(kit_export_state_t *x, const kit_attention_t *v) {
+KIT_TEXT_FN void kit_export__scores(kit_export_state_t *x, const kit_attention_t *v) {
     if (v->causal) {
         kit_line(x, "const int n = t < %lld ? t + 1 : %lld;", v->s, v->s);
     } else {
@@ -119,7 +119,7 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const kit_call_t *c) 
     kit_heads(x, &v);
     kit_for(x, "t", v.t);
     kit_line(x, "float *s = row, *to = y + %lld * t, most = -K_INF, sum[K_LANES] = {0}, total;", v.ev);
-    kit_scores(x, &v);
+    kit_export__scores(x, &v);
     kit_line(x, "most = most > f * %s ? most : f * %s;", scale.text, scale.text);
     kit_close(x, 1);
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] = 0; }", v.ev);
@@ -184,7 +184,7 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t
     kit_line(x, "    for (int l = 0; l < K_LANES; l++) { sum[l] = 0; }");
     kit_line(x, "}");
     kit_close(x, 1);
-    kit_scores(x, &v);
+    kit_export__scores(x, &v);
     kit_line(x, "f = 0;");
     kit_line(x, "for (int e = 0; e < %lld; e++) { f += g[%s] * v[%s]; }", v.ev, g.text, value.text);
     kit_line(x, "s[j] = k_exp(s[j] * %s + -lse[t]);", scale.text);

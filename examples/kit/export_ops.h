@@ -31,7 +31,7 @@ KIT_TEXT_FN const kit_row_t *kit_row(const char *name) {
 KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) {
     const kit_row_t *row = kit_row(c->name);
     int back = c->family == TENSOR_FAMILY_POINTWISE_BACKWARD, which = -1;
-    if (!row) { return kit_refuse(x, "%s: export_c.h does not know this op", c->name); }
+    if (!row) { return kit_cannot(x, "%s: export_c.h does not know this op", c->name); }
     tensor_dtype_t dtype = c->compute;
     if (dtype != TENSOR_F32 && dtype != TENSOR_F64) { dtype = TENSOR_I64; }
     kit_nest_t nest;
@@ -61,7 +61,7 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) 
         const kit_arg_t *a = &c->arg[i];
         at[i] = -1;
         if (!(reads & bit[i])) { continue; }
-        if (!a->data) { good = kit_refuse(x, "%s: an operand of its formula is absent", c->name); }
+        if (!a->data) { good = kit_cannot(x, "%s: an operand of its formula is absent", c->name); }
         if (!a->memory || !good) { continue; }
         at[i] = nest.n;
         kit_nest_add(&nest, a);
@@ -267,7 +267,7 @@ KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const kit_call_t *c) {
     kit_matrix_t matrix[3];
     kit_matrices(c, matrix);
     const kit_arg_t *a = &matrix[0].arg, *b = &matrix[1].arg, *y = &matrix[2].arg;
-    if (a->dtype != TENSOR_F32) { return kit_refuse(x, "matmul: export_c.h knows products of f32 alone"); }
+    if (a->dtype != TENSOR_F32) { return kit_cannot(x, "matmul: export_c.h knows products of f32 alone"); }
     int64_t m = a->dims[a->ndim - 2], k = a->dims[a->ndim - 1], n = b->dims[b->ndim - 1], batch = 1;
     int64_t s[5];
     s[0] = a->strides[a->ndim - 2];
@@ -312,7 +312,7 @@ KIT_TEXT_FN int kit_write_matmul(kit_export_state_t *x, const kit_call_t *c) {
 KIT_TEXT_FN int kit_write_linear(kit_export_state_t *x, const kit_call_t *c) {
     const kit_arg_t *a = &c->arg[0], *w = &c->arg[1], *y = &c->arg[c->nin];
     int64_t m = 1, k = w->dims[w->ndim - 1], n = w->ndim > 1 ? w->dims[0] : 1, s[5];
-    if (a->dtype != TENSOR_F32) { return kit_refuse(x, "linear: export_c.h knows products of f32 alone"); }
+    if (a->dtype != TENSOR_F32) { return kit_cannot(x, "linear: export_c.h knows products of f32 alone"); }
     for (int d = 0; d + 1 < a->ndim; d++) { m *= a->dims[d]; }
     s[0] = s[1] = s[2] = s[3] = 1;
     s[0] = k;
@@ -386,7 +386,7 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const kit_call_t *c) {
                                                                                                 n = 1;
     int nk = 0, nr = 0, id = c->id, mean = id == TENSOR_OP_MEAN, most = id == TENSOR_OP_AMAX;
     if (id != TENSOR_OP_SUM && !mean && !most && id != TENSOR_OP_AMIN) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
+        return kit_cannot(x, "%s: export_c.h does not know this op", c->name);
     }
     for (int d = 0; d < a->ndim; d++) {
         int out = c->p->reduce.mask >> d & 1;

@@ -53,7 +53,7 @@ KIT_TEXT_FN int kit_pool(kit_export_state_t *x, const kit_call_t *c, const kit_a
     long long plane = g->out[1] * g->out[2], planes = plane ? out->numel / plane : 0;
     int plain = in->dtype == TENSOR_F32 && kit_contiguous(in) && kit_contiguous(out);
     if (g->in[0] != 1 || g->out[0] != 1 || !plain) {
-        return kit_refuse(x, "%s: export_c.h knows planes of contiguous f32 alone", c->name);
+        return kit_cannot(x, "%s: export_c.h knows planes of contiguous f32 alone", c->name);
     }
     kit_declare(x, "x", in);
     kit_declare(x, "y", out);

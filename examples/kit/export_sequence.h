@@ -33,10 +33,10 @@ KIT_TEXT_FN int kit_write_index(kit_export_state_t *x, const kit_call_t *c) {
     int adds = id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_SCATTER_ADD;
     int rows = id == TENSOR_OP_INDEX_SELECT || id == TENSOR_OP_INDEX_ADD || id == TENSOR_OP_INDEX_COPY;
     if (!rows && id != TENSOR_OP_GATHER && id != TENSOR_OP_SCATTER && id != TENSOR_OP_SCATTER_ADD) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
+        return kit_cannot(x, "%s: export_c.h does not know this op", c->name);
     }
     if (adds && a->dtype != TENSOR_F32) {
-        return kit_refuse(x, "%s: export_c.h knows f32 alone", c->name);
+        return kit_cannot(x, "%s: export_c.h knows f32 alone", c->name);
     }
     long long n = a->dims[d], outer = 1, inner = 1, m = index->numel;
     for (int i = 0; i < d; i++) {
@@ -115,7 +115,7 @@ KIT_TEXT_FN int kit_write_tri(kit_export_state_t *x, const kit_call_t *c) {
     const kit_arg_t *a = &c->arg[0], *y = &c->arg[1];
     long long rows = a->dims[a->ndim - 2], columns = a->dims[a->ndim - 1];
     if (!kit_contiguous(a) || !kit_contiguous(y)) {
-        return kit_refuse(x, "%s: export_c.h knows contiguous alone", c->name);
+        return kit_cannot(x, "%s: export_c.h knows contiguous alone", c->name);
     }
     kit_declare(x, "x", a);
     kit_declare(x, "y", y);

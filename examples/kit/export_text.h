@@ -69,7 +69,7 @@ typedef struct kit_export_state_t {
 
 KIT_TEXT_FN void kit_put(kit_export_state_t *x, const char *format, ...) KIT_PRINTF(2);
 KIT_TEXT_FN void kit_line(kit_export_state_t *x, const char *format, ...) KIT_PRINTF(2);
-KIT_TEXT_FN int kit_refuse(kit_export_state_t *x, const char *format, ...) KIT_PRINTF(2);
+KIT_TEXT_FN int kit_cannot(kit_export_state_t *x, const char *format, ...) KIT_PRINTF(2);
 KIT_TEXT_FN kit_word_t kit_word(const char *format, ...) KIT_PRINTF(1);
 
 KIT_TEXT_FN void kit_put_list(kit_export_state_t *x, const char *format, va_list list) {
@@ -111,7 +111,7 @@ KIT_TEXT_FN void kit_line(kit_export_state_t *x, const char *format, ...) {
 }
 
 // Notes why the step cannot be written; the first reason stays.   -> 0
-KIT_TEXT_FN int kit_refuse(kit_export_state_t *x, const char *format, ...) {
+KIT_TEXT_FN int kit_cannot(kit_export_state_t *x, const char *format, ...) {
     va_list list;
     if (x->why[0]) { return 0; }
     va_start(list, format);
@@ -198,7 +198,7 @@ typedef struct kit_formula_t {
 } kit_formula_t;
 
 KIT_TEXT_FN int kit_formula_fail(kit_formula_t *f) {
-    return kit_refuse(f->x, "%s: its formula has the word \"%.20s\", which export_c.h cannot write for %s",
+    return kit_cannot(f->x, "%s: its formula has the word \"%.20s\", which export_c.h cannot write for %s",
                       f->x->call.op, f->at, tensor_dtype_name(f->dtype));
 }
 

@@ -17,7 +17,7 @@ KIT_TEXT_FN int kit_write_rows(kit_export_state_t *x, const kit_call_t *c) {
     static const char *const name[2][3] = {{"x", "y", ""}, {"g", "y", "out"}};
     const kit_arg_t *a = &c->arg[0];
     if (!known || a->dtype != TENSOR_F32) {
-        return kit_refuse(x, "%s: export_c.h does not know this op", c->name);
+        return kit_cannot(x, "%s: export_c.h does not know this op", c->name);
     }
     int64_t n = a->dims[a->ndim - 1];
     kit_nest_t nest;
@@ -124,7 +124,7 @@ KIT_TEXT_FN void kit_loss_loads(kit_export_state_t *x, unsigned reads) {
 
 KIT_TEXT_FN int kit_loss_pointers(kit_export_state_t *x, const kit_arg_t *a, unsigned reads) {
     if (a[0].dtype != TENSOR_F32) {
-        return kit_refuse(x, "%s: export_c.h knows losses of f32 alone", x->call.op);
+        return kit_cannot(x, "%s: export_c.h knows losses of f32 alone", x->call.op);
     }
     if (reads >> ('x' - 'a') & 1) { kit_declare(x, "px", &a[0]); }
     if (reads >> ('t' - 'a') & 1) { kit_declare(x, "pt", &a[1]); }
@@ -205,10 +205,10 @@ KIT_TEXT_FN int kit_write_cross_entropy(kit_export_state_t *x, const kit_call_t 
     const kit_arg_t *a = c->arg;
     long long rows = a[0].dims[0], classes = a[0].dims[1];
     if (a[0].dtype != TENSOR_F32) {
-        return kit_refuse(x, "cross_entropy: export_c.h knows losses of f32 alone");
+        return kit_cannot(x, "cross_entropy: export_c.h knows losses of f32 alone");
     }
     if (p->label_smoothing > 0 && a[2].data) {
-        return kit_refuse(x, "cross_entropy: export_c.h does not know label_smoothing beside weights");
+        return kit_cannot(x, "cross_entropy: export_c.h does not know label_smoothing beside weights");
     }
     kit_declare(x, "x", &a[0]);
     kit_declare(x, "label", &a[1]);
@@ -273,7 +273,7 @@ KIT_TEXT_FN int kit_write_cross_entropy_back(kit_export_state_t *x, const kit_ca
     const kit_arg_t *a = c->arg;
     long long rows = a[1].dims[0], classes = a[1].dims[1];
     if (p->label_smoothing > 0 && a[5].data) {
-        return kit_refuse(x, "cross_entropy: export_c.h does not know label_smoothing beside weights");
+        return kit_cannot(x, "cross_entropy: export_c.h does not know label_smoothing beside weights");
     }
     kit_declare(x, "g", &a[0]);
     if (!p->log_probs) { kit_declare(x, "x", &a[1]); }
@@ -322,7 +322,7 @@ KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const kit_call_t *c) {
     double p = c->p->dropout.p;
     unsigned long keep = (unsigned long)((1 - p) * 16777216.0 + 0.5);
     long long n = c->arg[0].numel;
-    if (c->arg[0].dtype != TENSOR_F32) { return kit_refuse(x, "dropout: export_c.h knows f32 alone"); }
+    if (c->arg[0].dtype != TENSOR_F32) { return kit_cannot(x, "dropout: export_c.h knows f32 alone"); }
     kit_need(x, KIT_PHILOX);
     x->draws = 1;
     kit_declare(x, "x", &c->arg[0]);
@@ -352,7 +352,7 @@ KIT_TEXT_FN int kit_write_squares(kit_export_state_t *x, const kit_call_t *c) {
     kit_line(x, "double total = 0;");
     for (int i = 2; i < c->nout; i++) {
         if (c->arg[i].dtype != TENSOR_F32) {
-            return kit_refuse(x, "clip_grad_norm: export_c.h knows f32 alone");
+            return kit_cannot(x, "clip_grad_norm: export_c.h knows f32 alone");
         }
         kit_line(x, "total += %s_squares(%s, %lld);", "k", kit_pointer(x, &c->arg[i]).text,
                  (long long)c->arg[i].numel);
@@ -364,10 +364,10 @@ KIT_TEXT_FN int kit_write_squares(kit_export_state_t *x, const kit_call_t *c) {
 }
 
 KIT_TEXT_FN int kit_write_scale(kit_export_state_t *x, const kit_call_t *c) {
-    if (c->arg[1].data) { return kit_refuse(x, "scale_grad: export_c.h does not know gradient scalers"); }
+    if (c->arg[1].data) { return kit_cannot(x, "scale_grad: export_c.h does not know gradient scalers"); }
     kit_declare(x, "by", &c->arg[0]);
     for (int i = 2; i < c->nin + c->nout; i++) {
-        if (c->arg[i].dtype != TENSOR_F32) { return kit_refuse(x, "scale_grad: export_c.h knows f32 alone"); }
+        if (c->arg[i].dtype != TENSOR_F32) { return kit_cannot(x, "scale_grad: export_c.h knows f32 alone"); }
         kit_line(x, "for (int i = 0; i < %lld && *by != 1; i++) { (%s)[i] *= (float)*by; }",
                  (long long)c->arg[i].numel, kit_pointer(x, &c->arg[i]).text);
         x->flops += (double)c->arg[i].numel;
@@ -428,7 +428,7 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, in
         return 1;
     }
     if (u->formula != NN_STEP_adam) {
-        return kit_refuse(x, "step: export_c.h knows SGD, Adam and AdamW alone");
+        return kit_cannot(x, "step: export_c.h knows SGD, Adam and AdamW alone");
     }
     kit_need(x, KIT_SQRT);
     if (u->lerp_back) {
@@ -449,10 +449,10 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, in
 
 KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
     const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
-    if (c->arg[1].data) { return kit_refuse(x, "step: export_c.h does not know gradient scalers"); }
+    if (c->arg[1].data) { return kit_cannot(x, "step: export_c.h does not know gradient scalers"); }
     int group = kit_update(x, u);
-    if (group < 0) { return kit_refuse(x, "step: export_c.h knows at most 16 groups"); }
-    if (u->by_rows) { return kit_refuse(x, "step: export_c.h does not know sparse gradients"); }
+    if (group < 0) { return kit_cannot(x, "step: export_c.h knows at most 16 groups"); }
+    if (u->by_rows) { return kit_cannot(x, "step: export_c.h does not know sparse gradients"); }
     kit_line(x, "const double lr = rates[%d];", group);
     if (u->formula == NN_STEP_adam) {
         kit_need(x, KIT_POWER);
@@ -472,9 +472,9 @@ KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
         const kit_arg_t *a = &c->arg[i];
         int states = 0;
         if (a[4].dtype == TENSOR_I64 && a[4].data) {
-            return kit_refuse(x, "step: export_c.h does not know sparse gradients");
+            return kit_cannot(x, "step: export_c.h does not know sparse gradients");
         }
-        if (a[0].dtype != TENSOR_F32) { return kit_refuse(x, "step: export_c.h knows f32 alone"); }
+        if (a[0].dtype != TENSOR_F32) { return kit_cannot(x, "step: export_c.h knows f32 alone"); }
         kit_line(x, "{");
         x->depth++;
         kit_declare(x, "p", &a[0]);

@@ -109,7 +109,8 @@ static void kit_fit__refuse(const char *text, const char *a_name, tensor_t *a, c
         }
         used += snprintf(line + used, sizeof line - (size_t)used, "]");
     }
-    if (tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, line); }
+    if (tensor_ok()) { (tensor_raise)(TENSOR_ERR_SHAPE, line); }
+    (void)tensor_empty(0);      // reports it, without a line of this file
 }
 
 // ---- metrics ----
@@ -201,8 +202,8 @@ kit_split_t kit_split(int64_t n, double share, uint64_t seed) {
         char line[120];
         snprintf(line, sizeof line, "kit_split: n %lld must be at least 1, share %g 0 to less than 1",
                  (long long)n, share);
-        tensor_raise(TENSOR_ERR_SHAPE, line);
-        s.train = s.validation = tensor_detach(NULL);
+        (tensor_raise)(TENSOR_ERR_SHAPE, line);
+        s.train = s.validation = (tensor_detach)(NULL);
         return s;
     }
     int64_t second = (int64_t)((double)n * share + 0.5);
@@ -301,7 +302,8 @@ static int kit_fit__check(const kit_fit_t *f) {
     } else if (!(f->validation >= 0 && f->validation < 1)) {
         snprintf(line, sizeof line, "kit_fit: validation %g must be 0 to less than 1", f->validation);
     }
-    if (line[0] && tensor_ok()) { tensor_raise(TENSOR_ERR_SHAPE, line); }
+    if (line[0] && tensor_ok()) { (tensor_raise)(TENSOR_ERR_SHAPE, line); }
+    (void)tensor_empty(0);      // reports it, without a line of this file
     return tensor_ok();
 }
 

@@ -410,8 +410,8 @@ tensor_t *kit_gguf_get(const kit_gguf_t *f, const char *name) {
     if (!e || block == 0) {
         snprintf(text, sizeof text, "kit_gguf_get: \"%.80s\" %s", name,
                  e ? "is of a type that is not read" : "is not there");
-        tensor_raise(e ? TENSOR_ERR_UNSUPPORTED : TENSOR_ERR_INDEX, text);
-        return tensor_detach(NULL);
+        (tensor_raise)(e ? TENSOR_ERR_UNSUPPORTED : TENSOR_ERR_INDEX, text);
+        return (tensor_detach)(NULL);
     }
     tensor_dtype_t dtype = e->type == KIT_GGUF__F16 ? TENSOR_F16 : TENSOR_F32;
     if (e->type == KIT_GGUF__BF16) { dtype = TENSOR_BF16; }

@@ -254,7 +254,7 @@ static void kit_gpt2__spell(FILE *f, const kit_tokenizer_t *t, int64_t id, int j
 
 int kit_gpt2_write(const kit_tokenizer_t *t, const char *vocab_path, const char *merges_path) {
     int64_t left, right;
-    if (!t) { return tensor_raise(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL"); }
+    if (!t) { return (tensor_raise)(TENSOR_ERR_OWNER, "kit_gpt2_write: the tokenizer is NULL"); }
     kit_file__new_t file[2] = {kit_file__begin(vocab_path), kit_file__begin(merges_path)};
     FILE *f = file[0].f;
     for (int64_t i = 0; i < kit_tokenizer_size(t) && f; i++) {

@@ -76,7 +76,7 @@ typedef struct kit_lora__adapter_t {
 
 static int kit_lora__no_memory(void) {
     if (tensor_ok()) {
-        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_lora: out of memory");
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_lora: out of memory");
     }
     return tensor_error_code();
 }
@@ -201,7 +201,7 @@ static nn_module_t *kit_lora__chosen(nn_module_t *net, const char *name, const c
         int adapted = kit_lora__of(m) != NULL;
         snprintf(text, sizeof text, "kit_lora: \"%s\" has %s already", path,
                  adapted ? "an adapter" : "a parametrized weight");
-        tensor_raise(adapted ? TENSOR_ERR_OWNER : TENSOR_ERR_UNSUPPORTED, text);
+        (tensor_raise)(adapted ? TENSOR_ERR_OWNER : TENSOR_ERR_UNSUPPORTED, text);
     }
     return m;
 }
@@ -211,7 +211,7 @@ int kit_lora(nn_module_t *net, const char *pattern, kit_lora_t how) {
     how.rank = how.rank ? how.rank : 8;
     how.alpha = how.alpha != 0 ? how.alpha : 8;
     if (how.rank < 1 || !(how.dropout >= 0 && how.dropout <= 1)) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_lora: rank must be >= 1, dropout in 0..1");
+        (tensor_raise)(TENSOR_ERR_SHAPE, "kit_lora: rank must be >= 1, dropout in 0..1");
         return 0;
     }
     nn_named_list_t list = nn_named_parameters(net);
@@ -224,7 +224,7 @@ int kit_lora(nn_module_t *net, const char *pattern, kit_lora_t how) {
         n += linear[n] != NULL;
     }
     if (n == 0 && tensor_ok()) {
-        tensor_raise(TENSOR_ERR_INDEX, "kit_lora: the name of no linear fits the pattern");
+        (tensor_raise)(TENSOR_ERR_INDEX, "kit_lora: the name of no linear fits the pattern");
     }
     if (tensor_ok()) {
         nn_requires_grad_(net, 0);
@@ -341,7 +341,7 @@ int kit_lora_load(const char *path, nn_module_t *net) {
     }
     nn_safetensors_close(file);
     if (tensor_ok() && (known != wanted || found != wanted || wanted == 0)) {
-        return tensor_raise(TENSOR_ERR_FORMAT, "kit_lora_load: not the adapters of this net");
+        return (tensor_raise)(TENSOR_ERR_FORMAT, "kit_lora_load: not the adapters of this net");
     }
     nn_load_args_t a = nn_load_defaults();
     a.path = path;

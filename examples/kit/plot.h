@@ -101,7 +101,7 @@ struct plot_t {
 // ---- what is given ----
 
 static int plot__fail(plot_t *p, int code, const char *text) {
-    (void)tensor_raise(code, text);
+    (void)(tensor_raise)(code, text);
     if (p && !p->failed) { p->failed = code; }
     return code;
 }

@@ -66,18 +66,18 @@ double *png_numbers(tensor_t *t, int64_t n) {
     tensor_t *wide = tensor_to(tensor_detach(t), TENSOR_F64);
     if (tensor_is_poison(wide) || tensor_numel(wide) != n || n < 1 || n > INT64_C(1) << 28) {
         char text[160];
-        snprintf(text, sizeof text, "png: a tensor has %lld elements, must have %lld (1 to 2^28)",
+        snprintf(text, sizeof text, "a tensor has %lld elements, must have %lld (1 to 2^28)",
                  (long long)tensor_numel(wide), (long long)n);
-        (void)tensor_raise(TENSOR_ERR_SHAPE, text);
+        (void)(tensor_raise)(TENSOR_ERR_SHAPE, text);
     } else {
         to = (double *)malloc((size_t)n * sizeof *to);
         if (!to || tensor_copy_out(wide, to, (size_t)n * sizeof *to)) {
             free(to);
             to = NULL;
-            (void)tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "png: no memory for a tensor's elements");
+            (void)(tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "no memory for a tensor's elements");
         }
     }
-    (void)tensor_scope_end(scope);
+    (void)(tensor_scope_end)(scope);
     return to;
 }
 
@@ -86,7 +86,7 @@ unsigned char *png_pixels(tensor_t *t, int *width, int *height) {
     if (tensor_is_poison(t) || tensor_ndim(t) < 2 || tensor_ndim(t) > 3 || (planes != 1 && planes != 3) ||
         tensor_size(t, -1) < 1 || tensor_size(t, -1) > 8192 || tensor_size(t, -2) < 1 ||
         tensor_size(t, -2) > 8192) {
-        (void)tensor_raise(TENSOR_ERR_SHAPE, "png: an image is [H, W], [1, H, W] or [3, H, W] to 8192");
+        (void)(tensor_raise)(TENSOR_ERR_SHAPE, "an image is [H, W], [1, H, W] or [3, H, W] to 8192");
         return NULL;
     }
     *width = (int)tensor_size(t, -1);
@@ -274,18 +274,18 @@ void png_encode(png_bytes_t *b, const unsigned char *rgb, int width, int height,
 
 int png_write_file(const char *path, const png_bytes_t *b) {
     char text[1400];
-    if (b->failed) { return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "png: no memory for a file"); }
+    if (b->failed) { return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "no memory for a picture's file"); }
     if (path && kit_file__is_no_file(path)) {
-        (void)snprintf(text, sizeof text, "png: cannot write %.1300s: not a regular file", path);
-        return tensor_raise(TENSOR_ERR_IO, text);
+        (void)snprintf(text, sizeof text, "cannot write %.1300s: not a regular file", path);
+        return (tensor_raise)(TENSOR_ERR_IO, text);
     }
     kit_file__new_t file = kit_file__begin(path);
     if (file.f) { (void)fwrite(b->at, 1, b->n, file.f); }
     const kit_file__new_t *failed = kit_file__settle(&file, 1);
     if (!failed) { return TENSOR_OK; }
-    (void)snprintf(text, sizeof text, "png: cannot write %.1200s: %.150s", path ? path : "(no path)",
+    (void)snprintf(text, sizeof text, "cannot write %.1200s: %.150s", path ? path : "(no path)",
                    strerror(failed->error));
-    return tensor_raise(TENSOR_ERR_IO, text);
+    return (tensor_raise)(TENSOR_ERR_IO, text);
 }
 
 int png_save(const char *path, tensor_t *image, const char *text) {

@@ -36,12 +36,15 @@ typedef struct kit_dist_t {
     tensor_t *b; // standard deviation, or NULL
 } kit_dist_t;
 
-// All: -> struct, its tensors are poison on failure;  errors those of the ops, at the latest when it is
-// used. Values are not checked, as with validate_args=False: NaN and negative deviations go through.
+// All: -> struct, its tensors are poison on failure;  errors those of the ops, at the latest when it is used;
+// SHAPE: logits or a mean with a NaN, logits that are all -inf, a deviation that is not above 0.
 kit_dist_t kit_categorical(tensor_t *logits);                  // classes 0..n-1 by logits [..., n]
 kit_dist_t kit_normal(tensor_t *mean, tensor_t *std);          // broadcast to each other
 kit_dist_t kit_squashed_normal(tensor_t *mean, tensor_t *std); // tanh of a normal one, in (-1, 1)
 kit_dist_t kit_bernoulli(tensor_t *logits);                    // 1 with probability sigmoid(logits), else 0
+
+// 0 = no look at the values: for a capture, which cannot read elements, or to spare a GPU the wait.
+void kit_set_default_validate_args(int on);
 
 // A draw without gradient.   -> new: i64 of a categorical, else in the dtype of the parameters
 tensor_t *kit_sample(kit_dist_t d);
@@ -55,7 +58,8 @@ kit_draw_t kit_rsample(kit_dist_t d);
 
 // log p(value), each place for itself: sum over the last dim for an action of several numbers.
 //   value   what kit_sample gives; squashed: of magnitude over 1 - 1e-7 counts as that
-//   -> new;  grad to parameters and value
+//   -> new;  grad to parameters and value;  errors INDEX (no such class), SHAPE (NaN, squashed: outside of
+//      -1..1, Bernoulli: not 0 or 1)
 tensor_t *kit_log_prob(kit_dist_t d, tensor_t *value);
 
 //   -> new;  errors UNSUPPORTED of a squashed one (it has no formula: take -log_prob of a draw)
@@ -78,11 +82,13 @@ typedef struct kit_advantages_t {
 } kit_advantages_t;
 
 // Generalised advantage estimation (Schulman et al. 2016).
+//   gamma, lambda  0..1
 //   -> struct of two new tensors, poison on failure;  errors SHAPE
 kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, double gamma, double lambda);
 
 // V-trace (Espeholt et al. 2018), for steps that another policy took.
 //   log_rhos  log of (probability now / probability then) of the actions, [T, ...]
+//   gamma     0..1; clip_rho, clip_pg_rho  above 0
 //   -> struct as above: the advantages for the policy gradient, vs;  errors SHAPE
 kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *values, tensor_t *done,
                             double gamma, double clip_rho, double clip_pg_rho);
@@ -110,7 +116,7 @@ int kit_replay_push(kit_replay_t *r, tensor_t *const *fields);
 int kit_replay_sample(const kit_replay_t *r, int64_t n, tensor_t **out);
 
 // target = target + tau (source - target) for all parameters; buffers are copied.
-//   -> code;  errors SHAPE (they are not built alike)
+//   -> code;  errors SHAPE (tau is not in 0..1, they are not built alike)
 int kit_polyak(nn_module_t *target, nn_module_t *source, double tau);
 
 #ifdef __cplusplus
@@ -121,28 +127,49 @@ int kit_polyak(nn_module_t *target, nn_module_t *source, double tau);
 #if defined(KIT_RL_IMPLEMENTATION) && !defined(KIT_RL_DONE)
 #define KIT_RL_DONE
 
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+//   -> poison
 static tensor_t *kit_rl__fail(int code, const char *what) {
-    tensor_raise(code, what);
-    return tensor_detach(NULL);
+    (tensor_raise)(code, what);
+    (void)tensor_empty(0);      // reports it, without a line of this file
+    return (tensor_detach)(NULL);
+}
+
+// good, after raising what if it is 0.
+static int kit_rl__wanted(int good, const char *what) {
+    if (!good) { kit_rl__fail(TENSOR_ERR_SHAPE, what); }
+    return good;
 }
 
 // ---- distributions ----
 
+static int kit_rl__unchecked;
+
+void kit_set_default_validate_args(int on) { kit_rl__unchecked = !on; }
+
+// x, unless one of its elements is NaN or below least: then poison, after raising what.
+static tensor_t *kit_rl__checked(tensor_t *x, double least, const char *what) {
+    if (kit_rl__unchecked || tensor_numel(x) == 0) { return x; }
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    const int good = tensor_item(tensor_min(x)) >= least;
+    tensor_scope_end(scope);
+    return good ? x : kit_rl__fail(TENSOR_ERR_SHAPE, what);
+}
+
 kit_dist_t kit_categorical(tensor_t *logits) {
     kit_dist_t d = {KIT_CATEGORICAL, NULL, NULL};
-    d.a = tensor_log_softmax(logits, -1);
+    d.a = kit_rl__checked(tensor_log_softmax(logits, -1), -INFINITY, "kit_categorical: NaN or all -inf");
     return d;
 }
 
 kit_dist_t kit_normal(tensor_t *mean, tensor_t *std) {
     kit_dist_t d = {KIT_NORMAL, NULL, NULL};
-    tensor_t *list[2], *out[2];
-    list[0] = mean;
-    list[1] = std;
+    tensor_t *out[2], *list[2] = {kit_rl__checked(mean, -INFINITY, "kit_normal: the mean has a NaN"),
+                                  kit_rl__checked(std, DBL_MIN, "kit_normal: std must be above 0")};
     tensor_broadcast_tensors(list, 2, out);
     d.a = out[0];
     d.b = out[1];
@@ -157,7 +184,7 @@ kit_dist_t kit_squashed_normal(tensor_t *mean, tensor_t *std) {
 
 kit_dist_t kit_bernoulli(tensor_t *logits) {
     kit_dist_t d = {KIT_BERNOULLI, NULL, NULL};
-    d.a = logits;
+    d.a = kit_rl__checked(logits, -INFINITY, "kit_bernoulli: logits have a NaN");
     return d;
 }
 
@@ -212,8 +239,24 @@ kit_draw_t kit_rsample(kit_dist_t d) {
     return r;
 }
 
+// value, if d can give it, else poison. Classes are looked at by tensor_gather.
+static tensor_t *kit_rl__given(kit_dist_t d, tensor_t *value) {
+    tensor_t *x = tensor_detach(value);
+    if (d.kind == KIT_CATEGORICAL) { return value; }
+    if (d.kind == KIT_SQUASHED_NORMAL) {
+        x = kit_rl__checked(tensor_neg(tensor_abs(x)), -1, "kit_log_prob: a squashed value is in -1..1");
+    } else if (d.kind == KIT_BERNOULLI) {
+        x = tensor_neg(tensor_abs(tensor_sub(tensor_square(x), x)));
+        x = kit_rl__checked(x, 0, "kit_log_prob: a value of a Bernoulli distribution is 0 or 1");
+    } else {
+        x = kit_rl__checked(x, -INFINITY, "kit_log_prob: the value has a NaN");
+    }
+    return tensor_is_poison(x) ? x : value;
+}
+
 tensor_t *kit_log_prob(kit_dist_t d, tensor_t *value) {
     const double most = 1 - 1e-7;
+    value = kit_rl__given(d, value);
     switch (d.kind) {
     case KIT_CATEGORICAL: return tensor_squeeze(tensor_gather(d.a, -1, tensor_unsqueeze(value, -1)), -1);
     case KIT_NORMAL: return kit_rl__normal_log_prob(d, value);
@@ -287,46 +330,42 @@ static const double *kit_rl__steps(tensor_t *x, int64_t steps, int64_t each) {
         static const double none = 0;
         return tensor_numel(host) ? (const double *)tensor_data(host) : &none;
     }
-    tensor_raise(TENSOR_ERR_SHAPE, "advantages: rewards and done are [T, ...], values are [T + 1, ...]");
+    kit_rl__fail(TENSOR_ERR_SHAPE, "advantages: rewards and done are [T, ...], values are [T + 1, ...]");
     return NULL;
 }
 
 // Both results in the shape, dtype and place of rewards.
-static kit_advantages_t kit_rl__results(tensor_scope_t scope, tensor_t *rewards, const double *advantages,
-                                        const double *returns) {
+static kit_advantages_t kit_rl__results(tensor_scope_t scope, tensor_t *rewards, double *const data[2]) {
     tensor_shape_t shape = tensor_shape(rewards);
     kit_advantages_t r = {NULL, NULL};
-    const double *data[2];
-    tensor_t *out[2];
-    data[0] = advantages;
-    data[1] = returns;
     tensor_scope_end(scope);
     for (int k = 0; k < 2; k++) {
         scope = tensor_scope_begin_no_grad();
         tensor_t *t =
             data[k] ? tensor_from_n(data[k], TENSOR_F64, shape.dims, shape.ndim) : tensor_detach(NULL);
         t = data[k] ? tensor_to(tensor_to(t, tensor_dtype(rewards)), tensor_device(rewards)) : t;
-        out[k] = tensor_scope_return(scope, t);
+        *(k ? &r.returns : &r.advantages) = tensor_scope_return(scope, t);
     }
-    r.advantages = out[0];
-    r.returns = out[1];
     return r;
 }
 
 // Two arrays of n doubles at out[0] and out[1].   -> to be freed, NULL = raised
 static double *kit_rl__arrays(int64_t n, double *out[2]) {
     double *room = (double *)calloc((size_t)n + 1, 2 * sizeof *room);
-    if (!room) { tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "advantages: out of memory"); }
+    if (!room) { kit_rl__fail(TENSOR_ERR_OUT_OF_MEMORY, "advantages: out of memory"); }
     out[0] = room;
     out[1] = room ? room + n : NULL;
     return room;
 }
 
 kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, double gamma, double lambda) {
+    const int good = kit_rl__wanted(gamma >= 0 && gamma <= 1 && lambda >= 0 && lambda <= 1,
+                                    "kit_gae: gamma and lambda must be in 0..1");
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     const int64_t steps = tensor_ndim(rewards) > 0 ? tensor_size(rewards, 0) : 0;
     const int64_t each = steps > 0 ? tensor_numel(rewards) / steps : 0, n = steps * each;
-    const double *r = kit_rl__steps(rewards, steps, each), *d = r ? kit_rl__steps(done, steps, each) : NULL;
+    const double *r = good ? kit_rl__steps(rewards, steps, each) : NULL;
+    const double *d = r ? kit_rl__steps(done, steps, each) : NULL;
     const double *v = d ? kit_rl__steps(values, steps + 1, each) : NULL;
     double *out[2] = {NULL, NULL}, *room = v ? kit_rl__arrays(n, out) : NULL;
     for (int64_t i = n - 1; i >= 0 && room; i--) {
@@ -335,7 +374,7 @@ kit_advantages_t kit_gae(tensor_t *rewards, tensor_t *values, tensor_t *done, do
         out[0][i] = delta + gamma * lambda * goes_on * later;
         out[1][i] = out[0][i] + v[i];
     }
-    kit_advantages_t result = kit_rl__results(scope, rewards, out[0], out[1]);
+    kit_advantages_t result = kit_rl__results(scope, rewards, out);
     free(room);
     return result;
 }
@@ -347,10 +386,13 @@ static double kit_rl__at_most(double x, double most) {
 
 kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *values, tensor_t *done,
                             double gamma, double clip_rho, double clip_pg_rho) {
+    const int good = kit_rl__wanted(gamma >= 0 && gamma <= 1 && clip_rho > 0 && clip_pg_rho > 0,
+                                    "kit_vtrace: gamma must be in 0..1, the clips above 0");
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     const int64_t steps = tensor_ndim(rewards) > 0 ? tensor_size(rewards, 0) : 0;
     const int64_t each = steps > 0 ? tensor_numel(rewards) / steps : 0, n = steps * each;
-    const double *r = kit_rl__steps(rewards, steps, each), *d = r ? kit_rl__steps(done, steps, each) : NULL;
+    const double *r = good ? kit_rl__steps(rewards, steps, each) : NULL;
+    const double *d = r ? kit_rl__steps(done, steps, each) : NULL;
     const double *v = d ? kit_rl__steps(values, steps + 1, each) : NULL;
     const double *l = v ? kit_rl__steps(log_rhos, steps, each) : NULL;
     double *out[2] = {NULL, NULL}, *room = l ? kit_rl__arrays(n, out) : NULL;
@@ -362,7 +404,7 @@ kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *val
         out[1][i] = v[i] + delta + goes_on * kit_rl__at_most(rho, 1) * (next - v[i + each]);
         out[0][i] = kit_rl__at_most(rho, clip_pg_rho) * (r[i] + goes_on * next - v[i]);
     }
-    kit_advantages_t result = kit_rl__results(scope, rewards, out[0], out[1]);
+    kit_advantages_t result = kit_rl__results(scope, rewards, out);
     free(room);
     return result;
 }
@@ -372,15 +414,13 @@ kit_advantages_t kit_vtrace(tensor_t *log_rhos, tensor_t *rewards, tensor_t *val
 kit_replay_t kit_replay_new(int64_t capacity, tensor_t *const *like, int fields) {
     kit_replay_t r;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    int good = capacity > 0 && fields > 0 && fields <= KIT_REPLAY_FIELDS;
+    int good = kit_rl__wanted(capacity > 0 && fields > 0 && fields <= KIT_REPLAY_FIELDS,
+                              "kit_replay_new: capacity is below 1, or not 1..8 fields");
     memset(&r, 0, sizeof r);
-    if (!good) { tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_new: capacity is below 1, or not 1..8 fields"); }
     for (int k = 0; k < fields && good; k++, r.fields += good) {
         tensor_shape_t shape = tensor_shape(like[k]);
         good = shape.ndim > 0;
-        if (!good && !tensor_is_poison(like[k])) {
-            tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_new: a field has no dims");
-        }
+        (void)kit_rl__wanted(good || tensor_is_poison(like[k]), "kit_replay_new: a field has no dims");
         shape.dims[0] = capacity;
         tensor_t *t =
             good ? tensor_zeros_n(shape.dims, shape.ndim, tensor_dtype(like[k])) : tensor_detach(NULL);
@@ -403,20 +443,16 @@ int kit_replay_push(kit_replay_t *r, tensor_t *const *fields) {
     const int64_t n = r->fields > 0 && tensor_ndim(fields[0]) > 0 ? tensor_size(fields[0], 0) : 0;
     const int64_t first = n < r->capacity - r->next ? n : r->capacity - r->next;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    if (n < 1 || n > r->capacity) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_push: no transitions, or over the capacity");
-    }
+    (void)kit_rl__wanted(n >= 1 && n <= r->capacity, "kit_replay_push: no transitions, or over the capacity");
     // All is looked at before anything is changed.
     for (int k = 0; k < r->fields && tensor_ok(); k++) {
         tensor_shape_t have = tensor_shape(r->field[k]), got = tensor_shape(fields[k]);
         have.dims[0] = n;
         int same =
             have.ndim == got.ndim && !memcmp(have.dims, got.dims, (size_t)have.ndim * sizeof *have.dims);
-        if (!same) {
-            tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_push: a field has another shape than the buffer's");
-        }
+        (void)kit_rl__wanted(same, "kit_replay_push: a field has another shape than the buffer's");
         if (tensor_dtype(fields[k]) != tensor_dtype(r->field[k])) {
-            tensor_raise(TENSOR_ERR_DTYPE, "kit_replay_push: a field has another dtype than the buffer's");
+            kit_rl__fail(TENSOR_ERR_DTYPE, "kit_replay_push: a field has another dtype than the buffer's");
         }
     }
     for (int k = 0; k < r->fields && tensor_ok(); k++) {
@@ -434,10 +470,8 @@ int kit_replay_push(kit_replay_t *r, tensor_t *const *fields) {
 }
 
 int kit_replay_sample(const kit_replay_t *r, int64_t n, tensor_t **out) {
-    int good = r->size > 0 && n > 0;
-    if (!good) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_replay_sample: the buffer is empty, or less than 1 is asked for");
-    }
+    const int good = kit_rl__wanted(r->size > 0 && n > 0,
+                                    "kit_replay_sample: the buffer is empty, or less than 1 is asked for");
     tensor_t *index = good ? tensor_randint_n(0, r->size, &n, 1) : tensor_detach(NULL);
     for (int k = 0; k < r->fields; k++) {
         out[k] =
@@ -447,11 +481,10 @@ int kit_replay_sample(const kit_replay_t *r, int64_t n, tensor_t **out) {
 }
 
 int kit_polyak(nn_module_t *target, nn_module_t *source, double tau) {
+    (void)kit_rl__wanted(tau >= 0 && tau <= 1, "kit_polyak: tau must be in 0..1");
     const nn_named_list_t to = nn_state(target), from = nn_state(source);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
-    if (to.count != from.count) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_polyak: the modules are not built alike");
-    }
+    (void)kit_rl__wanted(to.count == from.count, "kit_polyak: the modules are not built alike");
     for (int64_t i = 0; i < to.count && tensor_ok(); i++) {
         if (to.item[i].is_buffer) {
             tensor_copy_(to.item[i].tensor, from.item[i].tensor);

@@ -299,7 +299,7 @@ static kit_summary_t *kit_summary__new(kit_summary__run_t *run, nn_module_t *m, 
     good = good && kit_summary__add(run, m, "", -1, indices);
     free(indices);
     if (!good) {
-        tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory, or a net too deep");
+        (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory, or a net too deep");
     }
     return run->s;
 }
@@ -309,7 +309,7 @@ kit_summary_t *kit_summary_n(nn_module_t *m, tensor_t *const *inputs, int n) {
     kit_summary__run_t *run = rows ? (kit_summary__run_t *)calloc(1, sizeof *run) : NULL;
     if (!run) {
         if (tensor_ok()) {
-            tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory");
+            (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory");
         }
         return NULL;
     }
@@ -443,7 +443,7 @@ int kit_summary_print(const kit_summary_t *s) {
     size_t n = kit_summary_text(s, NULL, 0);
     char *text = (char *)malloc(n + 1);
     if (!text) {
-        return tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory");
+        return (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_summary: out of memory");
     }
     kit_summary_text(s, text, n + 1);
     fputs(text, stdout);

@@ -153,7 +153,7 @@ int kit_tokenizer_pair(const kit_tokenizer_t *t, int64_t rank, int64_t *left, in
 }
 
 static kit_tokenizer_t *kit_text__no_memory(kit_tokenizer_t *t) {
-    tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "tokenizer: out of memory");
+    (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "tokenizer: out of memory");
     kit_tokenizer_free(t);
     return NULL;
 }
@@ -300,7 +300,7 @@ kit_tokenizer_t *kit_tokenizer_train(const char *text, size_t size, int tokens) 
     int good = t != NULL;
     memset(&w, 0, sizeof w);
     if (tokens < 256) {
-        tensor_raise(TENSOR_ERR_SHAPE, "kit_tokenizer_train: at least 256 tokens, one for each byte");
+        (tensor_raise)(TENSOR_ERR_SHAPE, "kit_tokenizer_train: at least 256 tokens, one for each byte");
         kit_tokenizer_free(t);
         return NULL;
     }

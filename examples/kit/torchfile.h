@@ -202,8 +202,8 @@ tensor_t *kit_torch_get(const kit_torch_t *f, const char *name) {
     kit_torch__view_t v;
     if (i < 0) {
         snprintf(text, sizeof text, "kit_torch_get: there is no tensor \"%.100s\"", name);
-        tensor_raise(TENSOR_ERR_INDEX, text);
-        return tensor_detach(NULL);
+        (tensor_raise)(TENSOR_ERR_INDEX, text);
+        return (tensor_detach)(NULL);
     }
     kit_torch__view(f, &f->node[f->tensor[i].node], &v);
     tensor_t *x = kit_file__tensor(v.shape.dims, v.shape.ndim, v.storage->dtype);
@@ -230,7 +230,7 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
     const nn_named_list_t state = nn_state(m);
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t **list = (tensor_t **)malloc(((size_t)state.count + 1) * sizeof *list);
-    if (!list) { tensor_raise(TENSOR_ERR_OUT_OF_MEMORY, "kit_torch_load: out of memory"); }
+    if (!list) { (tensor_raise)(TENSOR_ERR_OUT_OF_MEMORY, "kit_torch_load: out of memory"); }
     for (int64_t i = 0; i < state.count && tensor_ok(); i++) {
         char name[1200], text[400], shapes[2][80];
         tensor_t *to = state.item[i].tensor;
@@ -240,7 +240,7 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
             snprintf(text, sizeof text,
                      "kit_torch_load: the file has no %.120s; the first of its %lld names is %.120s", name,
                      (long long)kit_torch_count(f), first);
-            tensor_raise(TENSOR_ERR_INDEX, text);
+            (tensor_raise)(TENSOR_ERR_INDEX, text);
             break;
         }
         list[i] = kit_torch_get(f, name);
@@ -259,7 +259,7 @@ int kit_torch_load(const kit_torch_t *f, nn_module_t *m, const char *prefix) {
         }
         snprintf(text, sizeof text, "kit_torch_load: %.100s is [%s] here and [%s] in the file", name,
                  shapes[0], shapes[1]);
-        tensor_raise(TENSOR_ERR_SHAPE, text);
+        (tensor_raise)(TENSOR_ERR_SHAPE, text);
     }
     for (int64_t i = 0; i < state.count && tensor_ok(); i++) { tensor_copy_(state.item[i].tensor, list[i]); }
     free(list);

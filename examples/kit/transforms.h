@@ -139,10 +139,10 @@ static tensor_t *kit_transforms__count(tensor_t *x, int dim, int64_t n) {
 
 // NULL, or the poison to return: x is not [N, C, H, W] or something else is wrong.
 static tensor_t *kit_transforms__refuse(tensor_t *x, int wrong, const char *what) {
-    if (!x || tensor_is_poison(x)) { return tensor_detach(x); }
+    if (!x || tensor_is_poison(x)) { return (tensor_detach)(x); }
     if (tensor_ndim(x) == 4 && !wrong) { return NULL; }
-    tensor_raise(TENSOR_ERR_SHAPE, what);
-    return tensor_detach(NULL);
+    (tensor_raise)(TENSOR_ERR_SHAPE, what);
+    return (tensor_detach)(NULL);
 }
 
 // The same for a function whose x must be floats.
@@ -156,8 +156,8 @@ static tensor_t *kit_transforms__refuse_integers(tensor_t *x, int wrong, const c
     char text[160];
     snprintf(text, sizeof text, "%.*s: x is %s, must be floats; bytes are tensor_div_scalar(x, 255)",
              (int)strcspn(what, ":"), what, tensor_dtype_name(dtype));
-    tensor_raise(TENSOR_ERR_DTYPE, text);
-    return tensor_detach(NULL);
+    (tensor_raise)(TENSOR_ERR_DTYPE, text);
+    return (tensor_detach)(NULL);
 }
 
 // ---- places ----

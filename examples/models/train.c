@@ -12,6 +12,8 @@
 #endif
 #include <time.h>
 #include "zoo.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../kit/idx.h"
 #define KIT_SETTING_IMPLEMENTATION
 #include "../kit/setting.h"
 
@@ -44,9 +46,9 @@ static void put_pictures(zoo_batch_t *b, const char *folder, int64_t step) {
     static tensor_t *all, *labels; // read once
     static char path[4200];         // longer than names that a system opens
     snprintf(path, sizeof path, "%s/train-images-idx3-ubyte", folder);
-    if (!all) { all = tensor_keep(nn_read_idx(path)); }
+    if (!all) { all = tensor_keep(kit_read_idx(path)); }
     snprintf(path, sizeof path, "%s/train-labels-idx1-ubyte", folder);
-    if (!labels) { labels = tensor_keep(nn_read_idx(path)); }
+    if (!labels) { labels = tensor_keep(kit_read_idx(path)); }
     const int64_t n = tensor_size(b->x, 0), count = tensor_size(all, 0);
     if (tensor_ok() && (count < n || tensor_size(labels, 0) != count)) {
         (void)tensor_raise(TENSOR_ERR_IO, "train: fewer pictures than a batch, or not a label for each");
@@ -97,8 +99,7 @@ static int64_t *number_words(const char *path, int64_t *count, int64_t limit) {
 
 // Numbers in order, in columns of batch rows: x and the same one place later, y.
 static void put_words(zoo_batch_t *b, const int64_t *words, int64_t count, int64_t step, int64_t limit) {
-    const int64_t n = tensor_numel(b->x);
-    const int64_t at = count > n ? step * n % (count - n) : 0;
+    const int64_t n = tensor_numel(b->x), at = count > n ? step * n % (count - n) : 0;
     if (count <= n) {
         (void)tensor_raise(TENSOR_ERR_IO, "train: the file is missing, or has fewer words than a batch");
         return;

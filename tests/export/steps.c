@@ -303,7 +303,11 @@ static tensor_t *dims(nn_module_t *m, tensor_t *x) {
                       tensor_sum_dim(tensor_sum_dim(z, 5, 0), 2, 0));
 }
 
+static tensor_t *scaled(nn_module_t *m, tensor_t *x) { return tensor_mul_scalar(nn_forward(m, x), 0.5); }
+
 static void inferences(void) {
+    const float signs[4] = {1, -0.0f, NAN, -INFINITY};
+    CHECK(infer("signs", nn_identity(), tensor_from(signs, TENSOR_F32, 4), scaled, 0) == 0);
     CHECK(infer("dims", nn_relu(), tensor_randn(2, 3, 4, 2, 5, 2, 3), dims, 0) == 0);
     CHECK(infer("softmax", nn_eval(net(nn_relu(), nn_softmax(1))), tensor_randn(ITEMS, 8), plain, 0) == 0);
     CHECK(infer("sums", nn_eval(net(nn_hardtanh(-1, 1), NULL)), tensor_randn(ITEMS, 8), sums, 0) == 0);
@@ -491,12 +495,13 @@ static void unfit(void) {
 static void refused(void) {
     nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
     CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: conv3d at steps.c:");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: conv3d: export_c.h does not know this op (steps.c:");
     CHECK(!is_there("conv"));
     m = nn_linear(3, 4);
     CHECK(train("rmsprop", m, nn_rmsprop(m), tensor_randn(2, 3), tensor_randn(2, 4), squares, 0)
           == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: step: export_c.h knows SGD, Adam and AdamW alone");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                "export_c: step: export_c.h knows SGD, Adam and AdamW alone (steps.c:");
     m = nn_linear(3, 4);
     CHECK(nn_to(m, TENSOR_F64) == 0);
     CHECK(infer("wide", m, tensor_to(tensor_randn(2, 3), TENSOR_F64), plain, 0) == TENSOR_ERR_UNSUPPORTED);
@@ -510,7 +515,7 @@ static void refused(void) {
     file_name(path, sizeof path, "ctc");
     kit_export_t unknown = {"ctc", &logits, 1, NULL, &loss, 1, NULL, 0, 0};
     CHECK(tensor_graph_export_c(ctc, path, &unknown) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: ctc_loss at steps.c:");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: ctc_loss: export_c.h does not know this op (steps.c:");
     CHECK(tensor_graph_free(ctc) == 0);
     const char *before = folder;
     folder = "no/such/folder";
@@ -525,15 +530,16 @@ static void refused(void) {
     kit_export_t e = {"none", &other, 1, NULL, &y, 1, NULL, 0, 0};
     file_name(path, sizeof path, "none");
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "input 0 is not older than the capture, or not read by the step");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                "input 0 is not older than the capture, or not read by the step at steps.c:");
     e.inputs = &x;
     e.outputs = &x;
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "output 0 was not made by the step");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "output 0 was not made by the step at steps.c:");
     e.outputs = &y;
     e.name = "two words";
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: \"two words\" cannot be a name in C");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: \"two words\" cannot be a name in C at steps.c:");
     e.name = "none";
     CHECK(tensor_graph_export_c(NULL, path, &e) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "export_c: the graph is NULL");
