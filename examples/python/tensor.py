@@ -263,16 +263,14 @@ _capsule_new = _python("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctype
 _capsule_is = _python("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _capsule_pointer = _python("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 _capsule_rename = _python("PyCapsule_SetName", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_error_clear = _python("PyErr_Clear", None)
 
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _end_capsule(capsule):
-    _error_clear()              # who refuses the tensor (NumPy: bf16) ends it with an error set: no call would work
-    for name, _, at, _ in _capsules:
-        if _capsule_is(capsule, name):
-            m = ffi.cast("char *", _capsule_pointer(capsule, name))
-            ffi.cast("void (**)(void *)", m + at)[0](m)
+    ctypes.pythonapi.PyErr_Clear()      # of who refused the tensor (NumPy: bf16): with it, no call would work
+    for name, _, at, _ in (c for c in _capsules if _capsule_is(capsule, c[0])):
+        m = ffi.cast("char *", _capsule_pointer(capsule, name))
+        ffi.cast("void (**)(void *)", m + at)[0](m)
 
 
 def from_dlpack(x):
