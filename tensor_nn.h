@@ -3128,7 +3128,8 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
-// step takes one batch). After an error all of it is unchanged.
+// step takes one batch; a stream whose epochs may have no batch: nn_checkpoint_load). After an error all of
+// it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
