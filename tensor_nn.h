@@ -1804,8 +1804,8 @@ TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 //            pad_packed_sequence(total_length=T) give together: y is 0 after the end of an item, its state is
 //            that of its last step, and the other direction begins there
 //   -> y, h, c, all new (c NULL except for LSTM);  grad through time
-//   errors  SHAPE, DTYPE, INDEX (a length), UNSUPPORTED (another kind of module; lengths for a cell; c but for
-//      LSTM)
+//   errors  SHAPE, DTYPE, INDEX (a length), UNSUPPORTED (another kind of module; lengths for a cell; c, but
+//      for LSTM)
 typedef struct nn_recurrent_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
@@ -8870,9 +8870,9 @@ TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v,
         int wide = w >= 0 && rank < 2;
         int64_t given = wide ? w : h;
         const char *plural = rank == 1 ? "" : "s";
+        const char *hint = given == 0 ? " (a struct of options begins with its _defaults())" : "";
         return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s%s", op, what,
-                      wide ? "w" : "h", given, rank, plural,
-                      given == 0 ? " (a struct of options begins with its _defaults())" : "");
+                      wide ? "w" : "h", given, rank, plural, hint);
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -22189,6 +22189,17 @@ TENSOR__FN int nn__pass_over(nn_data_loader_t *l, nn__coming_t *c) {
     return 1;
 }
 
+// The batch at position, or what a sample raised. 0 after raising
+TENSOR__FN int nn__come(nn_data_loader_t *l, nn__coming_t *c) {
+    if (l->pass > 0) {
+        if (!nn__pass_over(l, c)) { return 0; }
+        if (c->code) { return 1; }
+        nn__drop_coming(c);
+    }
+    if (nn__order(l) != TENSOR_OK) { return 0; }
+    return l->workers ? nn__await(l, c) : nn__make_now(l, c);
+}
+
 // The next batch of this epoch, on the host. 0 = the epoch ends, or raised.
 TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
     if (!nn__there("next", "the batch", b)) { return 0; }
@@ -22199,14 +22210,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
     if (l->crew && !TENSOR__(crew_here)(l->crew)) { nn__loader_place(l, l->epoch, l->position); }
     nn__coming_t c;
     memset((void *)&c, 0, sizeof c);
-    if (l->pass > 0) {
-        if (!nn__pass_over(l, &c)) { return 0; }
-        if (!c.code) { nn__drop_coming(&c); }
-    }
-    if (l->position < l->batches && !c.code) {
-        if (nn__order(l) != TENSOR_OK) { return 0; }
-        if (!(l->workers ? nn__await(l, &c) : nn__make_now(l, &c))) { return 0; }
-    }
+    if (l->position < l->batches && !nn__come(l, &c)) { return 0; }
     if (c.code) {
         if (c.text[0]) {
             NN__FAIL(c.code, "next: sample %d: %s", c.bad, c.text);

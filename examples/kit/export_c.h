@@ -46,8 +46,9 @@ typedef struct kit_export_t {
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
-//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name or two that are equal,
-//      or a tensor of the lists that is not contiguous or that the step does not use), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
+//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, one that is there
+//      twice, or a tensor of the lists that is not contiguous or that the step does not use), POISONED
+//      (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
