@@ -17,8 +17,8 @@
 //   >>shared  >>ops  >>vocabulary  >>passes  >>portable-math  >>functions
 //   >>kernels  >>simd  >>simd-math  >>kernel-pointwise  >>kernel-reduce  >>kernel-rows  >>kernel-gemm
 //   >>kernel-random  >>kernel-copies  >>kernel-table
-//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-platform  >>impl-state  >>impl-errors  >>impl-alloc
-//   >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
+//   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-bodies  >>impl-platform  >>impl-state  >>impl-errors
+//   >>impl-alloc  >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
 //   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
@@ -2417,9 +2417,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
 // also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
 // like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
-// convolution, pool, layer norm (some rows), norms of images (some channels or groups), attention, loss,
-// recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted, as
-// products of integers; a GPU's step is one call.
+// convolution, pool, layer norm (some rows), norms of images (some channels or groups, or a part of a
+// large one), attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others
+// are not interrupted, as products of integers; a GPU's step is one call.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
 // takes memory for that.
 // A call that is under way goes on where the last time slice left it, also on another thread or with another
@@ -4615,7 +4615,7 @@ typedef struct tensor__op_t {
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
     // Computes the results of small operands, f32 on the host, from their first elements, without a call
     // block. NULL = the kernel of the row runs
-    void (*small)(const struct tensor__op_t *o, const float *const *in, void *const *out);
+    void (*small_fn)(const struct tensor__op_t *o, const float *const *in, void *const *out);
     tensor_params_t *p;                 // NULL = none
     tensor_generator_t rng;             // stream of this call, for random ops (set from next_stream)
     double imm;
@@ -5232,9 +5232,9 @@ typedef enum tensor_op_id_t {
 // No scalar pass is built where a vector pass is the target's baseline: nothing would choose it.
 //
 // TENSOR_IMPLEMENTATION_PART=1..4 compiles a quarter of the implementation, so that four files share the
-// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512. The parts of a program must agree
-// in version, passes and what is left out (TENSOR_NO_AUTOGRAD, _THREADS, _STDIO): their names contain these,
-// so other parts do not link.
+// work: 1 the core, 2 tensor_nn.h, 3 the passes except AVX-512, 4 AVX-512 and the pointwise bodies of f64 and
+// integers. The parts of a program must agree in version, passes and what is left out (TENSOR_NO_AUTOGRAD,
+// _THREADS, _STDIO): their names contain these, so other parts do not link.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NO_SIMD)
@@ -5319,7 +5319,7 @@ typedef enum tensor_op_id_t {
 #ifndef TENSOR_IMPLEMENTATION_PART
 #define TENSOR__PART 0
 #elif TENSOR_IMPLEMENTATION_PART < 1 || TENSOR_IMPLEMENTATION_PART > 4
-#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 kernels of AVX-512"
+#error "tensor.h: TENSOR_IMPLEMENTATION_PART is 1 core, 2 tensor_nn.h, 3 kernels, 4 AVX-512 and bodies"
 #elif defined(TENSOR_STATIC)
 #error "tensor.h: TENSOR_STATIC is one file, TENSOR_IMPLEMENTATION_PART several"
 #else
@@ -5327,6 +5327,7 @@ typedef enum tensor_op_id_t {
 #endif
 #define TENSOR__COMPILES_CORE (TENSOR__PART <= 1)
 #define TENSOR__COMPILES_NN (TENSOR__PART == 0 || TENSOR__PART == 2)
+#define TENSOR__COMPILES_BODIES (TENSOR__PART == 0 || TENSOR__PART == 4)
 #define TENSOR__COMPILES_PASS(k)                                                                             \
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
@@ -6529,6 +6530,29 @@ TENSOR__FN uint16_t tensor__bf16_from_f32(float x) {
     return (uint16_t)((u + 0x7FFFu + (u >> 16 & 1u)) >> 16);
 }
 
+TENSOR__INLINE double tensor__min_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a < b) { return a; }
+    return b;
+}
+
+TENSOR__INLINE double tensor__max_f64(double a, double b) {
+    if (tensor__isnan_f64(a)) { return a; }
+    if (tensor__isnan_f64(b)) { return b; }
+    if (a > b) { return a; }
+    return b;
+}
+
+// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
+// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
+TENSOR__INLINE int64_t tensor__i64_from(double v) {
+    if (v != v) { return 0; }
+    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
+    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
+    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
+}
+
 TENSOR__FN double tensor__remainder_f64(double a, double b) {
     double r = fmod(a, b);
     return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
@@ -6586,8 +6610,9 @@ TENSOR__PRECISE_END
 // at the end of the same pass (TENSOR__MORE_KERNELS). Where tensor_nn.h is implemented in a file of its own,
 // it opens a pass with TENSOR__PASS_OPEN, adds its kernels, and ends it with TENSOR__PASS_CLOSE.
 // TENSOR__PASS_MATH only lets the names of <math.h> mean the functions of >>portable-math (1), or no longer
-// (0). Rejected: more such short inclusions. gcc reads every line of the file each time, and when it has read
-// some 250,000 lines its tables of columns are full, which costs it a third of its parsing.
+// (0). Rejected: more such short inclusions, as to undefine the words of the formulas. gcc reads every line
+// of the file each time, and when it has read some 250,000 lines, the place of every further word takes an
+// entry of a table: ten such inclusions were a third of the time of parsing.
 // ------------------------------------------------------------------------------
 
 #ifdef TENSOR__PASS
@@ -10055,8 +10080,8 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
         // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int far = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
-        kc = far ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
+        int b_is_large = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
+        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
     }
     int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
@@ -10964,6 +10989,338 @@ TENSOR_OPS_FORMULAS(TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS, TENSOR__BOTH_WAYS) TEN
 #if TENSOR__COMPILES_PASS(6)
 #define TENSOR__PASS TENSOR__PORTABLE_PASS
 #include TENSOR_SELF
+#endif
+
+// ------------------------------------------------------------------------------
+// >>impl-bodies                                    MARK: pointwise bodies of f64 and integers
+//
+// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t. They
+// need >>functions alone, so the smallest part, that of AVX-512, has them. Rejected: reference formulas
+// written a second time by hand (they drift apart from the vector ones).
+// ------------------------------------------------------------------------------
+
+#if TENSOR__PART
+#define TENSOR__X(ID, name, ...)                                                                             \
+    extern TENSOR__BETWEEN tensor__body_fn TENSOR__BUILT(tensor__f_##name##_f64),                            \
+        TENSOR__BUILT(tensor__b_##name##_f64), TENSOR__BUILT(tensor__f_##name##_i64);
+TENSOR_OPS_POINTWISE(TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#endif
+
+#if TENSOR__COMPILES_BODIES
+#define F_A (((const double *)in[0])[i])
+#define F_B (((const double *)in[1])[i])
+#define F_C_ (((const double *)in[2])[i])
+#define F_Y (((const double *)in[3])[i])
+#define F_G (((const double *)in[4])[i])
+#define F_P(k) p[k]
+#define F_C(x) ((double)(x))
+#define F_INF ((double)INFINITY)
+#define F_ADD(a, b) ((a) + (b))
+#define F_SUB(a, b) ((a) - (b))
+#define F_MUL(a, b) ((a) * (b))
+#define F_DIV(a, b) ((a) / (b))
+#define F_NEG(a) (-(a))
+#define F_ABS(a) fabs(a)
+#define F_SIGN(a) tensor__sign_f64(a)
+#define F_SQRT(a) sqrt(a)
+#define F_RSQRT(a) (1 / sqrt(a))
+#define F_MIN(a, b) tensor__min_f64(a, b)
+#define F_MAX(a, b) tensor__max_f64(a, b)
+#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
+#define F_FMOD(a, b) fmod(a, b)
+#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
+#define F_FLOOR(a) floor(a)
+#define F_CEIL(a) ceil(a)
+#define F_TRUNC(a) trunc(a)
+#define F_ROUND(a) tensor__round_f64(a)
+#define F_POW(a, b) pow(a, b)
+#define F_ATAN2(a, b) atan2(a, b)
+#define F_EXP(a) exp(a)
+#define F_EXP2(a) exp2(a)
+#define F_EXPM1(a) expm1(a)
+#define F_LOG(a) log(a)
+#define F_LOG2(a) log2(a)
+#define F_LOG10(a) log10(a)
+#define F_LOG1P(a) log1p(a)
+#define F_SIN(a) sin(a)
+#define F_COS(a) cos(a)
+#define F_TAN(a) tan(a)
+#define F_ASIN(a) asin(a)
+#define F_ACOS(a) acos(a)
+#define F_ATAN(a) atan(a)
+#define F_SINH(a) sinh(a)
+#define F_COSH(a) cosh(a)
+#define F_TANH(a) tanh(a)
+#define F_SIGMOID(a) tensor__sigmoid_f64(a)
+#define F_ERF(a) erf(a)
+#define F_ERFC(a) erfc(a)
+#define F_GELU(a) tensor__gelu_f64(a)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) tensor__isnan_f64(a)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+TENSOR__COLD
+
+TENSOR__INLINE double tensor__sign_f64(double a) {
+    if (a > 0) { return 1.0; }
+    if (a < 0) { return -1.0; }
+    return a + 0.0;
+}
+
+TENSOR__INLINE double tensor__sigmoid_f64(double a) {
+    double e = exp(a < 0 ? a : -a);
+    return a < 0 ? e / (1 + e) : 1 / (1 + e);
+}
+
+TENSOR__INLINE double tensor__gelu_f64(double a) {
+    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
+}
+
+// Halves go to even, whatever the rounding mode of the process.
+TENSOR__INLINE double tensor__round_f64(double a) {
+    double f = floor(a), d = a - f;
+    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
+    return tensor__isnan_f64(a) ? a : copysign(f, a);
+}
+
+#define F_ERFINV(x) tensor__erfinv_f64(x)
+#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
+#define F_LGAMMA(x) tensor__lgamma_f64(x)
+#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
+#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
+#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
+    }
+
+#define TENSOR__BACKWARD(name, text)                                                                         \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__b_##name##_f64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { text }                                                             \
+    }
+#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
+#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
+#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
+#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
+    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
+#define TENSOR__NONE(...)
+TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
+#undef TENSOR__ONE
+#undef TENSOR__TWO
+#undef TENSOR__THREE
+#undef TENSOR__NONE
+#undef TENSOR__X
+#undef TENSOR__OUT
+#undef TENSOR__FORWARD
+#undef TENSOR__BACKWARD
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_Y
+#undef F_G
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_DIV
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_SQRT
+#undef F_RSQRT
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_ATAN2
+#undef F_EXP
+#undef F_EXP2
+#undef F_EXPM1
+#undef F_LOG
+#undef F_LOG2
+#undef F_LOG10
+#undef F_LOG1P
+#undef F_SIN
+#undef F_COS
+#undef F_TAN
+#undef F_ASIN
+#undef F_ACOS
+#undef F_ATAN
+#undef F_SINH
+#undef F_COSH
+#undef F_TANH
+#undef F_SIGMOID
+#undef F_ERF
+#undef F_ERFC
+#undef F_GELU
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+#undef F_ERFINV
+#undef F_POLYGAMMA
+#undef F_LGAMMA
+#undef F_ZETA
+#undef F_BESSEL
+#undef F_BESSEL_I
+// int64_t with wrap-around, for NUM, CMP and LOG rows.
+#define F_A (((const int64_t *)in[0])[i])
+#define F_B (((const int64_t *)in[1])[i])
+#define F_C_ (((const int64_t *)in[2])[i])
+#define F_P(k) tensor__i64_from(p[k])
+#define F_C(x) ((int64_t)(x))
+#define F_INF INT64_MAX
+#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
+#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
+#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
+#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
+#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
+#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
+#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
+#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
+#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
+#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
+#define F_FLOOR(a) (a)
+#define F_CEIL(a) (a)
+#define F_TRUNC(a) (a)
+#define F_ROUND(a) (a)
+#define F_POW(a, b) tensor__pow_i64(a, b)
+#define F_LT(a, b) ((a) < (b))
+#define F_LE(a, b) ((a) <= (b))
+#define F_GT(a, b) ((a) > (b))
+#define F_GE(a, b) ((a) >= (b))
+#define F_EQ(a, b) ((a) == (b))
+#define F_NE(a, b) ((a) != (b))
+#define F_ISNAN(a) ((void)(a), 0)
+#define F_AND(a, b) ((a) & (b))
+#define F_OR(a, b) ((a) | (b))
+#define F_XOR(a, b) ((a) ^ (b))
+#define F_SEL(m, a, b) ((m) ? (a) : (b))
+
+// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
+TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
+    if (b == -1) { return F_NEG(a); }
+    if (b == 0) { return 0; }
+    int64_t q = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
+    int64_t r = F_FMOD(a, b);
+    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+
+TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
+    if (b < 0) {
+        if (a == 1) { return 1; }
+        if (a == -1) { return b & 1 ? -1 : 1; }
+        return 0;
+    }
+    uint64_t r = 1, x = (uint64_t)a;
+    for (; b; b >>= 1, x *= x) {
+        if (b & 1) { r *= x; }
+    }
+    return (int64_t)r;
+}
+
+#define TENSOR__FORWARD(name, f)                                                                             \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *p, int64_t n) {                               \
+        (void)in, (void)p;                                                                                   \
+        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
+    }
+#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
+#define TENSOR__FORWARD_FLT(name, f)
+#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
+TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
+#undef TENSOR__X
+#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
+TENSOR_OPS_COMPARE(TENSOR__X)
+#undef TENSOR__X
+
+#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
+    TENSOR__BETWEEN void TENSOR__BUILT(tensor__f_##name##_i64)(                                              \
+        const void *const *in, void *const *out, const double *q, int64_t n) {                               \
+        (void)q;                                                                                             \
+        for (int64_t i = 0; i < n; i++) {                                                                    \
+            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
+            (void)b;                                                                                         \
+            ((int64_t *)out[0])[i] = f;                                                                      \
+        }                                                                                                    \
+    }
+TENSOR_OPS_BITWISE(TENSOR__X)
+#undef TENSOR__X
+#undef TENSOR__FORWARD
+#undef TENSOR__FORWARD_NUM
+#undef TENSOR__FORWARD_FLT
+#undef F_A
+#undef F_B
+#undef F_C_
+#undef F_P
+#undef F_C
+#undef F_INF
+#undef F_ADD
+#undef F_SUB
+#undef F_MUL
+#undef F_NEG
+#undef F_ABS
+#undef F_SIGN
+#undef F_MIN
+#undef F_MAX
+#undef F_FLOORDIV
+#undef F_FMOD
+#undef F_REMAINDER
+#undef F_FLOOR
+#undef F_CEIL
+#undef F_TRUNC
+#undef F_ROUND
+#undef F_POW
+#undef F_LT
+#undef F_LE
+#undef F_GT
+#undef F_GE
+#undef F_EQ
+#undef F_NE
+#undef F_ISNAN
+#undef F_AND
+#undef F_OR
+#undef F_XOR
+#undef F_SEL
+
+TENSOR__END
 #endif
 
 #if TENSOR__COMPILES_CORE
@@ -14028,9 +14385,9 @@ TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__tas
     slice->over = NULL;
 }
 
-// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins with
-// the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop, and no
-// tasks before it.
+// The next stage of a loop of a kernel, which begins with i = -1: a kernel that is done in time slices begins
+// with the first stage that is not over, and leaves the loop where the time slice ends. It has one such loop,
+// and no tasks before it.
 TENSOR__FN int tensor__next_stage(int64_t *i) {
     tensor__time_slice_t *slice = tensor__self()->time_slice;
     if (slice) { return slice->next_stage(slice, i); }
@@ -14803,7 +15160,7 @@ TENSOR__INLINE int tensor__begin_here(tensor__op_t *o, const tensor__row_t *row,
     o->visible = 1;
     o->update = NULL;
     o->original = NULL;
-    o->small = NULL;
+    o->small_fn = NULL;
     o->p = NULL;
     o->rng.seed = o->rng.offset = 0;
     if (nin < 1 || nin > TENSOR__MAX_IN) {
@@ -16358,17 +16715,14 @@ TENSOR__FN TENSOR__NOINLINE void tensor__launch_then(const tensor__op_t *o, cons
     tensor__point(then)->forward[o->th->ctx->plain->place](in, out, NULL, o->out[0]->numel);
 }
 
-// Multiplies inputs 0 and 1 of o, with input 2, if there is one, as bias, into its last result, as g says;
-// the pointwise row `then` (NULL = none) of it becomes the first result. All are small, f32, on the host.
-TENSOR__INLINE void tensor__launch_product(const tensor__op_t *o, tensor__gemm_t *g,
-                                           const tensor__row_t *then) {
-    const tensor_t *bias = o->nin > 2 ? o->in[2] : NULL;
-    g->a = tensor__floats_of(o->in[0]);
-    g->b = tensor__floats_of(o->in[1]);
+// y = a b, with a bias unless it is NULL, as g says: matrices of f32 on the host, of a small product.
+TENSOR__INLINE void tensor__launch_product(const tensor__isa_t *isa, tensor__gemm_t *g, const tensor_t *a,
+                                           const tensor_t *b, const tensor_t *bias, const tensor_t *y) {
+    g->a = tensor__floats_of(a);
+    g->b = tensor__floats_of(b);
     g->bias = bias ? tensor__floats_of(bias) : NULL;
-    g->c = o->out[o->nout - 1]->storage->data;
-    TENSOR__DO(o->th->ctx->plain, gemm_f32)(g);
-    if (then) { tensor__launch_then(o, then); }
+    g->c = y->storage->data;
+    TENSOR__DO(isa, gemm_f32)(g);
 }
 
 // Runs the function that the front gave for small operands, without a call block.
@@ -16377,7 +16731,7 @@ TENSOR__INLINE void tensor__launch_small(const tensor__op_t *o) {
     void *out[TENSOR__MAX_OUT];
     for (int i = 0; i < o->nin; i++) { in[i] = o->in[i] ? (const float *)tensor__ptr(o->in[i]) : NULL; }
     for (int i = 0; i < o->nout; i++) { out[i] = tensor__ptr(o->out[i]); }
-    o->small(o, in, out);
+    o->small_fn(o, in, out);
 }
 
 // Whether o may be computed by such a function: no recorder is set, and a pass of the CPU runs.
@@ -16521,7 +16875,7 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     if (o->plain) {
         tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
-    } else if (o->small) {
+    } else if (o->small_fn) {
         tensor__launch_small(o);
     } else if (o->row->cpu && tensor__launch_op(o)) {
         return tensor__abandon(o);
@@ -16751,15 +17105,6 @@ TENSOR__END
 // bodies for every mix of strides and dtypes, or a contiguous copy of whole arguments (memory traffic, and
 // peaks of memory).
 // ------------------------------------------------------------------------------
-
-// Float to integer: truncates, saturates, NaN gives 0 (C leaves it undefined). Only a number that fits is
-// converted: gcc may convert before it compares, and a number that does not fit raises invalid.
-TENSOR__INLINE int64_t tensor__i64_from(double v) {
-    if (v != v) { return 0; }
-    double fits = v < 9223372036854774784.0 ? v : 9223372036854774784.0;    // the largest below 2^63
-    if (fits < -9223372036854775808.0) { fits = -9223372036854775808.0; }
-    return v >= 9223372036854775808.0 ? INT64_MAX : (int64_t)fits;
-}
 
 TENSOR__INLINE int64_t tensor__clip(double v, double lo, double hi) {
     if (v != v) { return 0; }
@@ -17752,9 +18097,10 @@ TENSOR__INLINE tensor_t *tensor__matrix(tensor__thread_t *th, const char *op, in
 // not fit, no memory, or a recorder is set: the general way takes them or says what is wrong
 TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int results,
                                            const tensor__row_t *then) {
-    const tensor__isa_t *isa = o->th->ctx->plain;
+    tensor__thread_t *th = o->th;
+    const tensor__isa_t *isa = th->ctx->plain;
     const tensor_t *a = o->in[0], *b = o->in[1], *bias = o->nin > 2 ? o->in[2] : NULL;
-    if (!tensor__may_be_small(o) || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
+    if (!isa || th->recorder || !TENSOR__HOST_F32(a) || !TENSOR__HOST_F32(b)) { return NULL; }
     if (a->ndim != 2 || b->ndim != 2 || a->dims[1] != b->dims[transposed]) { return NULL; }
 
     tensor__gemm_t g;
@@ -17779,7 +18125,7 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     }
     if (then && numel & (isa->lanes - 1)) { return NULL; }
 
-    tensor_t *product = tensor__matrix(o->th, o->row->name, g.m, g.n);
+    tensor_t *product = tensor__matrix(th, o->row->name, g.m, g.n);
     if (!product) { return NULL; }
     o->out[0] = product;
     o->nout = 1;
@@ -17787,7 +18133,8 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
         product = tensor__result(o, TENSOR_F32, product->dims, 2);
         if (product == TENSOR__POISON) { return tensor__abandon(o); }
     }
-    tensor__launch_product(o, &g, then);
+    tensor__launch_product(isa, &g, a, b, bias, product);
+    if (then) { tensor__launch_then(o, then); }
     return tensor__commit(o);
 }
 
@@ -17857,337 +18204,8 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-cpu                                       MARK: CPU kernels: pointwise families
 //
-// The text of the rows in two more meanings: double (which is also the reference for f32) and int64_t; and
-// the kernels of the pointwise families, which choose among these and the passes. Rejected: reference
-// formulas written a second time by hand (they drift apart from the vector ones).
+// The kernels of the pointwise families, which choose among the bodies of the passes and of >>impl-bodies.
 // ------------------------------------------------------------------------------
-#define F_A (((const double *)in[0])[i])
-#define F_B (((const double *)in[1])[i])
-#define F_C_ (((const double *)in[2])[i])
-#define F_Y (((const double *)in[3])[i])
-#define F_G (((const double *)in[4])[i])
-#define F_P(k) p[k]
-#define F_C(x) ((double)(x))
-#define F_INF ((double)INFINITY)
-#define F_ADD(a, b) ((a) + (b))
-#define F_SUB(a, b) ((a) - (b))
-#define F_MUL(a, b) ((a) * (b))
-#define F_DIV(a, b) ((a) / (b))
-#define F_NEG(a) (-(a))
-#define F_ABS(a) fabs(a)
-#define F_SIGN(a) tensor__sign_f64(a)
-#define F_SQRT(a) sqrt(a)
-#define F_RSQRT(a) (1 / sqrt(a))
-#define F_MIN(a, b) tensor__min_f64(a, b)
-#define F_MAX(a, b) tensor__max_f64(a, b)
-#define F_FLOORDIV(a, b) tensor__floordiv_f64(a, b)
-#define F_FMOD(a, b) fmod(a, b)
-#define F_REMAINDER(a, b) tensor__remainder_f64(a, b)
-#define F_FLOOR(a) floor(a)
-#define F_CEIL(a) ceil(a)
-#define F_TRUNC(a) trunc(a)
-#define F_ROUND(a) tensor__round_f64(a)
-#define F_POW(a, b) pow(a, b)
-#define F_ATAN2(a, b) atan2(a, b)
-#define F_EXP(a) exp(a)
-#define F_EXP2(a) exp2(a)
-#define F_EXPM1(a) expm1(a)
-#define F_LOG(a) log(a)
-#define F_LOG2(a) log2(a)
-#define F_LOG10(a) log10(a)
-#define F_LOG1P(a) log1p(a)
-#define F_SIN(a) sin(a)
-#define F_COS(a) cos(a)
-#define F_TAN(a) tan(a)
-#define F_ASIN(a) asin(a)
-#define F_ACOS(a) acos(a)
-#define F_ATAN(a) atan(a)
-#define F_SINH(a) sinh(a)
-#define F_COSH(a) cosh(a)
-#define F_TANH(a) tanh(a)
-#define F_SIGMOID(a) tensor__sigmoid_f64(a)
-#define F_ERF(a) erf(a)
-#define F_ERFC(a) erfc(a)
-#define F_GELU(a) tensor__gelu_f64(a)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) tensor__isnan_f64(a)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-TENSOR__COLD
-
-TENSOR__INLINE double tensor__sign_f64(double a) {
-    if (a > 0) { return 1.0; }
-    if (a < 0) { return -1.0; }
-    return a + 0.0;
-}
-
-TENSOR__INLINE double tensor__min_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a < b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__max_f64(double a, double b) {
-    if (tensor__isnan_f64(a)) { return a; }
-    if (tensor__isnan_f64(b)) { return b; }
-    if (a > b) { return a; }
-    return b;
-}
-
-TENSOR__INLINE double tensor__sigmoid_f64(double a) {
-    double e = exp(a < 0 ? a : -a);
-    return a < 0 ? e / (1 + e) : 1 / (1 + e);
-}
-
-TENSOR__INLINE double tensor__gelu_f64(double a) {
-    return a < -40 ? -0.0 : a * 0.5 * erfc(a * -0.7071067811865476);       // -inf * 0 would be NaN
-}
-
-// Halves go to even, whatever the rounding mode of the process.
-TENSOR__INLINE double tensor__round_f64(double a) {
-    double f = floor(a), d = a - f;
-    if (d > 0.5 || (d == 0.5 && fmod(f, 2) != 0)) { f += 1; }
-    return tensor__isnan_f64(a) ? a : copysign(f, a);
-}
-
-#define F_ERFINV(x) tensor__erfinv_f64(x)
-#define F_POLYGAMMA(n, x) tensor__polygamma_f64(n, x)
-#define F_LGAMMA(x) tensor__lgamma_f64(x)
-#define F_ZETA(s, q) tensor__hurwitz_f64(s, q)
-#define F_BESSEL(n, kind, x) tensor__bessel_f64(n, kind, x)
-#define F_BESSEL_I(n, scaled, x) tensor__bessel_i_f64(n, scaled, x)
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((double *)out[0])[i] = f; }                                       \
-    }
-
-#define TENSOR__BACKWARD(name, text)                                                                         \
-    TENSOR__FN void tensor__b_##name##_f64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { text }                                                             \
-    }
-#define TENSOR__OUT(k, f) if (out[k]) { ((double *)out[k])[i] = f; }
-#define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA))
-#define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB))
-#define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
-    TENSOR__FORWARD(name, f) TENSOR__BACKWARD(name, TENSOR__OUT(0, dA) TENSOR__OUT(1, dB) TENSOR__OUT(2, dC))
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1.0 : 0.0)
-#define TENSOR__NONE(...)
-TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__X, TENSOR__NONE)
-#undef TENSOR__ONE
-#undef TENSOR__TWO
-#undef TENSOR__THREE
-#undef TENSOR__NONE
-#undef TENSOR__X
-#undef TENSOR__OUT
-#undef TENSOR__FORWARD
-#undef TENSOR__BACKWARD
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_Y
-#undef F_G
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_DIV
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_SQRT
-#undef F_RSQRT
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_ATAN2
-#undef F_EXP
-#undef F_EXP2
-#undef F_EXPM1
-#undef F_LOG
-#undef F_LOG2
-#undef F_LOG10
-#undef F_LOG1P
-#undef F_SIN
-#undef F_COS
-#undef F_TAN
-#undef F_ASIN
-#undef F_ACOS
-#undef F_ATAN
-#undef F_SINH
-#undef F_COSH
-#undef F_TANH
-#undef F_SIGMOID
-#undef F_ERF
-#undef F_ERFC
-#undef F_GELU
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
-#undef F_ERFINV
-#undef F_POLYGAMMA
-#undef F_LGAMMA
-#undef F_ZETA
-#undef F_BESSEL
-#undef F_BESSEL_I
-// int64_t with wrap-around, for NUM, CMP and LOG rows.
-#define F_A (((const int64_t *)in[0])[i])
-#define F_B (((const int64_t *)in[1])[i])
-#define F_C_ (((const int64_t *)in[2])[i])
-#define F_P(k) tensor__i64_from(p[k])
-#define F_C(x) ((int64_t)(x))
-#define F_INF INT64_MAX
-#define F_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
-#define F_SUB(a, b) ((int64_t)((uint64_t)(a) - (uint64_t)(b)))
-#define F_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
-#define F_NEG(a) ((int64_t)(0 - (uint64_t)(a)))
-#define F_ABS(a) ((a) < 0 ? F_NEG(a) : (a))
-#define F_SIGN(a) ((int64_t)((a) > 0) - (int64_t)((a) < 0))
-#define F_MIN(a, b) ((a) < (b) ? (a) : (b))
-#define F_MAX(a, b) ((a) > (b) ? (a) : (b))
-#define F_FLOORDIV(a, b) tensor__floordiv_i64(a, b)
-#define F_FMOD(a, b) ((b) == -1 || (b) == 0 ? 0 : (a) % (b))
-#define F_REMAINDER(a, b) tensor__remainder_i64(a, b)
-#define F_FLOOR(a) (a)
-#define F_CEIL(a) (a)
-#define F_TRUNC(a) (a)
-#define F_ROUND(a) (a)
-#define F_POW(a, b) tensor__pow_i64(a, b)
-#define F_LT(a, b) ((a) < (b))
-#define F_LE(a, b) ((a) <= (b))
-#define F_GT(a, b) ((a) > (b))
-#define F_GE(a, b) ((a) >= (b))
-#define F_EQ(a, b) ((a) == (b))
-#define F_NE(a, b) ((a) != (b))
-#define F_ISNAN(a) ((void)(a), 0)
-#define F_AND(a, b) ((a) & (b))
-#define F_OR(a, b) ((a) | (b))
-#define F_XOR(a, b) ((a) ^ (b))
-#define F_SEL(m, a, b) ((m) ? (a) : (b))
-
-// Divisors are checked for 0 before any element is written; hardware must not divide INT64_MIN by -1.
-TENSOR__INLINE int64_t tensor__floordiv_i64(int64_t a, int64_t b) {
-    if (b == -1) { return F_NEG(a); }
-    if (b == 0) { return 0; }
-    int64_t q = a / b;
-    return a % b != 0 && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-TENSOR__INLINE int64_t tensor__remainder_i64(int64_t a, int64_t b) {
-    int64_t r = F_FMOD(a, b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-TENSOR__FN int64_t tensor__pow_i64(int64_t a, int64_t b) {
-    if (b < 0) {
-        if (a == 1) { return 1; }
-        if (a == -1) { return b & 1 ? -1 : 1; }
-        return 0;
-    }
-    uint64_t r = 1, x = (uint64_t)a;
-    for (; b; b >>= 1, x *= x) {
-        if (b & 1) { r *= x; }
-    }
-    return (int64_t)r;
-}
-
-#define TENSOR__FORWARD(name, f)                                                                             \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *p,         \
-                                           int64_t n) {                                                      \
-        (void)in, (void)p;                                                                                   \
-        for (int64_t i = 0; i < n; i++) { ((int64_t *)out[0])[i] = f; }                                      \
-    }
-#define TENSOR__FORWARD_NUM(name, f) TENSOR__FORWARD(name, f)
-#define TENSOR__FORWARD_FLT(name, f)
-#define TENSOR__X(ID, name, kind, f, ...) TENSOR__FORWARD_##kind(name, f)
-TENSOR_OPS_FORMULAS(TENSOR__X, TENSOR__X, TENSOR__X)
-#undef TENSOR__X
-#define TENSOR__X(ID, name, nin, kind, f, ...) TENSOR__FORWARD(name, (f) ? 1 : 0)
-TENSOR_OPS_COMPARE(TENSOR__X)
-#undef TENSOR__X
-
-#define TENSOR__X(ID, name, nin, f, ...)                                                                     \
-    TENSOR__FN void tensor__f_##name##_i64(const void *const *in, void *const *out, const double *q,         \
-                                           int64_t n) {                                                      \
-        (void)q;                                                                                             \
-        for (int64_t i = 0; i < n; i++) {                                                                    \
-            int64_t a = ((const int64_t *)in[0])[i], b = nin > 1 ? ((const int64_t *)in[1])[i] : 0;          \
-            (void)b;                                                                                         \
-            ((int64_t *)out[0])[i] = f;                                                                      \
-        }                                                                                                    \
-    }
-TENSOR_OPS_BITWISE(TENSOR__X)
-#undef TENSOR__X
-#undef TENSOR__FORWARD
-#undef TENSOR__FORWARD_NUM
-#undef TENSOR__FORWARD_FLT
-#undef F_A
-#undef F_B
-#undef F_C_
-#undef F_P
-#undef F_C
-#undef F_INF
-#undef F_ADD
-#undef F_SUB
-#undef F_MUL
-#undef F_NEG
-#undef F_ABS
-#undef F_SIGN
-#undef F_MIN
-#undef F_MAX
-#undef F_FLOORDIV
-#undef F_FMOD
-#undef F_REMAINDER
-#undef F_FLOOR
-#undef F_CEIL
-#undef F_TRUNC
-#undef F_ROUND
-#undef F_POW
-#undef F_LT
-#undef F_LE
-#undef F_GT
-#undef F_GE
-#undef F_EQ
-#undef F_NE
-#undef F_ISNAN
-#undef F_AND
-#undef F_OR
-#undef F_XOR
-#undef F_SEL
-
-TENSOR__END
 
 // Integer divisors must not be 0: all are checked before anything is written.
 TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
@@ -21891,7 +21909,7 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 enum {
-    TENSOR__ROW_PART = 1024,            // elements of a part of a row that is done in time slices; whole vectors
+    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
     TENSOR__ROW_LONG = 8192             // a longer row is done in parts
 };
 
@@ -22493,8 +22511,8 @@ TENSOR__FN tensor_t *tensor__arg_op(const tensor__row_t *row, tensor_t *x, int64
 
 // Over all elements, which are one row.
 TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
-                                     void (*small)(const tensor__op_t *o, const float *const *in,
-                                                   void *const *out)) {
+                                     void (*small_fn)(const tensor__op_t *o, const float *const *in,
+                                                      void *const *out)) {
     TENSOR__BEGIN_HERE(o, row, x)               // the class of these rows is AS_IS
     TENSOR__REFUSE(!x->numel, SHAPE, "%s: x %t has no element to choose from", row->name, x);
     if (!(x->flags & TENSOR__CONTIGUOUS)) {
@@ -22503,7 +22521,7 @@ TENSOR__FN tensor_t *tensor__arg_all(const tensor__row_t *row, tensor_t *x,
     if (x->ndim != 1) {
         if (!tensor__put_input(&o, 0, tensor__one_row(o.in[0]))) { return tensor__abandon(&o); }
     }
-    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small = small; }
+    if (tensor__may_be_small(&o) && TENSOR__HOST_F32(o.in[0])) { o.small_fn = small_fn; }
     o.p = &o.params;
     o.params.rows.reverse = 0;
     o.params.rows.correction = 0;
@@ -23941,9 +23959,9 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
-// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time slices
-// and the matrix is large, a round is a task for each column or row, or several, and the items come one after
-// the other.
+// factorisation is a few rounds, each of which is one task with plain loops; where the call is done in time
+// slices and the matrix is large, a round is a task for each column or row, or several, and the items come
+// one after the other.
 // Solvers, inverses, norms and gradients are made of them and of products. Rejected: calling LAPACK (a
 // dependency, and results that differ from one machine to the next), f32 arithmetic (half the memory, but a
 // condition number of 1e4 leaves three digits), blocking (nothing to gain below some 500 rows).
@@ -24056,9 +24074,8 @@ TENSOR__FN void tensor__la_qr_step(double *d, double *e, double *cs, int64_t lo,
     }
 }
 
-// One more row of an orthonormal basis: the unit vector that the first `have` rows of u cover least, made
-// orthogonal to all of them twice.
-TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
+// The unit vector that the first `have` rows of u cover least, as row `have`.
+TENSOR__FN void tensor__la_least_covered(double *u, int64_t m, int64_t have) {
     double *x = u + have * m, least = 2;
     int64_t best = 0;
     for (int64_t j = 0; j < m; j++) {
@@ -24071,12 +24088,6 @@ TENSOR__FN void tensor__la_next_row(double *u, int64_t m, int64_t have) {
     }
     memset(x, 0, (size_t)m * sizeof *x);
     x[best] = 1;
-    for (int64_t i = 0; i < 2 * have; i++) {
-        const double *y = u + i % have * m;
-        tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
-    }
-    double norm = sqrt(tensor__la_dot(x, x, m));
-    for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
 }
 
 // How far the eigenvalues and singular values of a matrix are; it lies behind the vectors in w.
@@ -24645,7 +24656,7 @@ TENSOR__FN int tensor__la_eigh(tensor__la_item_t *q) {
     tensor__la_run(q, 2 * (n - 2), n, 2 * n, tensor__la_tridiagonal_task);
     tensor__la_run(q, 1, n, n, tensor__la_unit_task);
     tensor__la_run(q, n - 2, n, 2 * n, tensor__la_vectors_task);
-    tensor__la_run(q, 1, n, 2 * n, tensor__la_rows_task);
+    tensor__la_run(q, 1, n, 16 * n, tensor__la_rows_task);      // one element of a line of cache at a time
     tensor__la_until(q, tensor__la_qr_next);
     if (*q->info) { return 0; }
     tensor__la_run(q, n, 1, 2 * n, tensor__la_ascending_task);
@@ -24797,12 +24808,23 @@ TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
 TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
     tensor__la_part_t part = tensor__la_part(q, task);
+    int64_t m = q->high;
     (void)worker;
-    for (int64_t i = part.step; i < part.steps; i++) {
-        tensor__la_next_row(q->u, q->high, q->state->have + i);
+    for (int64_t step = part.step; step < part.steps; step++) {
+        int64_t have = q->state->have + step, end = 2 * have;
+        double *x = q->u + have * m;
+        if (part.first == 0) { tensor__la_least_covered(q->u, m, have); }
+        for (int64_t i = part.first; i < part.end && i < end; i++) {
+            const double *y = q->u + i % have * m;
+            tensor__la_axpy(x, -tensor__la_dot(x, y, m), y, m);
+        }
+        if (part.end < q->count) { continue; }
+        double norm = sqrt(tensor__la_dot(x, x, m));
+        for (int64_t j = 0; j < m; j++) { x[j] /= norm; }
     }
 }
 
@@ -24821,7 +24843,7 @@ TENSOR__FN int tensor__la_svd(tensor__la_item_t *q) {
     if (*q->info) { return 0; }
     tensor__la_run(q, 1, n, m, tensor__la_norms_task);
     tensor__la_run(q, n, 1, 3 * m, tensor__la_normalize_task);
-    tensor__la_run(q, q->left - q->state->have, 1, 4 * n * m, tensor__la_more_task);
+    tensor__la_run(q, q->left - q->state->have, 2 * q->left, 2 * m, tensor__la_more_task);
     return 1;
 }
 
@@ -24910,11 +24932,13 @@ TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
 }
 
-// No item has failed yet: a call that is done in time slices looks at all items each time.
+// No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
+// each time.
 TENSOR__FN void tensor__la_clear(void *arg, int64_t task, int worker) {
     tensor__la_t *l = (tensor__la_t *)arg;
     (void)task, (void)worker;
     memset(l->info, 0, (size_t)l->items * sizeof *l->info);
+    memset((void *)(l->work + 6 * l->k), 0, sizeof(tensor__la_state_t));
 }
 
 // Sizes; -> bytes of scratch, UINT64_MAX = too many.
@@ -34147,7 +34171,8 @@ TENSOR__FN void tensor__pause_task(void *arg, int64_t task, int worker) {
 }
 
 // Runs the tasks on this thread alone.
-TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn, void *arg) {
+TENSOR__FN void tensor__time_slice_alone(tensor__time_slice_t *self, int64_t ntasks, tensor__task_fn fn,
+                                         void *arg) {
     for (int64_t i = 0; i < ntasks && !(self->over && *self->over); i++) { fn(arg, i, 0); }
 }
 
@@ -34180,7 +34205,7 @@ TENSOR__FN void tensor__pause_run(tensor__time_slice_t *self, int64_t ntasks, te
     alone.shares = alone.workers = self->workers;
     alone.in_order = 0;
     alone.over = NULL;
-    p->thread->time_slice = threads > self->workers ? &alone : NULL;     // what the tasks do is done in one go
+    p->thread->time_slice = threads > self->workers ? &alone : NULL;    // the tasks are done in one go
     while (p->tasks < ntasks && !p->paused) {
         int64_t n = one ? 1 : tensor__least(ntasks - p->tasks, threads);
         p->begin = p->tasks;
@@ -34640,17 +34665,17 @@ TENSOR__END
 #define TENSOR__VECTOR_NUM(f) {TENSOR__PASSES_OF(f)}
 #define TENSOR__VECTOR_DBL(f) {NULL}
 #define TENSOR__INTEGER_FLT(f) NULL
-#define TENSOR__INTEGER_NUM(f) f
+#define TENSOR__INTEGER_NUM(f) TENSOR__BUILT(f)
 #define TENSOR__INTEGER_DBL(f) NULL
 #ifdef TENSOR_NO_AUTOGRAD
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
-    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, tensor__f_##name##_f64, NULL,                           \
+    TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, TENSOR__BUILT(tensor__f_##name##_f64), NULL,            \
     TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
 #else
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
     TENSOR__VECTOR_##kind(tensor__f_##name), TENSOR__VECTOR_##kind(tensor__b_##name),                        \
-    tensor__f_##name##_f64, tensor__b_##name##_f64, TENSOR__INTEGER_##kind(tensor__f_##name##_i64),          \
-    {d0, d1, d2}, {r0, r1, r2}
+    TENSOR__BUILT(tensor__f_##name##_f64), TENSOR__BUILT(tensor__b_##name##_f64),                            \
+    TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {d0, d1, d2}, {r0, r1, r2}
 #endif
 #define TENSOR__ONE(ID, name, kind, f, dA, cast)                                                             \
     TENSOR__ROW_OF(ID, name, 1, kind, TENSOR__READ(dA), TENSOR__GRAD(tensor__grad_pointwise),                \
@@ -34667,11 +34692,11 @@ TENSOR__END
 
 #define TENSOR__TESTS(ID, name, n, kind, f, cast)                                                            \
     TENSOR__ROW_OF(ID, name, n, kind, 0, NULL, TENSOR__POINT_##cast,                                         \
-                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, tensor__f_##name##_f64, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   {TENSOR__PASSES_OF(tensor__f_##name)}, {NULL}, TENSOR__BUILT(tensor__f_##name##_f64),     \
+                   NULL, TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 #define TENSOR__BITS(ID, name, n, f, cast)                                                                   \
     TENSOR__ROW_OF(ID, name, n, BIT, 0, NULL, TENSOR__POINT_##cast, {NULL}, {NULL}, NULL, NULL,              \
-                   tensor__f_##name##_i64, {NULL, NULL, NULL}, {0, 0, 0})
+                   TENSOR__BUILT(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0})
 
 TENSOR_OPS_POINTWISE(TENSOR__ONE, TENSOR__TWO, TENSOR__THREE, TENSOR__TESTS, TENSOR__BITS)
 #undef TENSOR__ROW_OF

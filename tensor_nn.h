@@ -3893,10 +3893,10 @@ NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: the place of its kernels (see NN__EACH); outputs of a tile, taps of a tile, floats of a
-// vector, rows of gather. All are 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: the place of its kernels (see NN__EACH), elements of a leaf of a sum; outputs of a tile,
+// taps of a tile, floats of a vector, rows of gather, which are 0 where there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
-    int place, mr, kt, lanes, gr;
+    int place, leaf, mr, kt, lanes, gr;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -3950,7 +3950,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                                  nn__grad_avg_pool,       0,                                                               AS_IS) \
-    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
+    X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU_WITH(plane_norm, plane_norm),                                 nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
     X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             NOGRAD,                  0,                                                               AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
@@ -3968,7 +3968,7 @@ typedef struct nn__cpu_t {
     X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                                   nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
     X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                         nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
     X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               WIDEST) \
-    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU(plane_norm),                                                  nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
+    X(GROUP_NORM,             group_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU_WITH(plane_norm, plane_norm),                                 nn__grad_plane_norm,     NN__SAVES_NORM,                                                  FULL) \
     X(GROUP_NORM_BACKWARD,    group_norm_backward,                   NORM,      (5, 4, "grad x mean rstd weight"),                        3, NN__CPU_WITH(plane_norm_back, plane_norm_back),                       NOGRAD,                  0,                                                               AS_IS) \
     X(IM2COL,                 im2col,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
     X(INTERPOLATE,            interpolate,                           COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               FULL) \
@@ -5580,9 +5580,10 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
-TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), NN__MR, NN__KT, V_N, NN__GR};
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), (int)NN__LEAF, NN__MR, NN__KT,
+                                      V_N, NN__GR};
 #else
-static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, 0, 0, 0, 0};
+static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, 0, 0, 0, 0};
 #endif
 
 #undef NN__LOAD
@@ -7256,33 +7257,70 @@ NN__OPTIONS(rms_norm, a, NN__OR_COUNT(a, normalized_dims, 1) NN__OR(a, eps, -1),
 // ---- batch, group and instance norm: x as [items, channels, plane]. A statistic covers the planes of one
 // channel in all items (batch) or of the channels of a group in one item.
 
+enum {
+    NN__PLANE_LONG = 4096, NN__STATISTIC_LONG = 32768   // elements from which time slices end within one
+};
+
+// How far a statistic is: a sum over a plane, its total of g, and what the planes before have come to.
+typedef struct nn__plane_sums_t { double plane, total, first, second; } nn__plane_sums_t;
+
+// What a pass goes over: elements from..to - 1 of planes first..end - 1 of statistic r.
+typedef struct nn__planes_t { int64_t r, first, end, from, to; } nn__planes_t;
+
 typedef struct nn__plane_norm_t {
     const tensor_call_t *c;
     const nn__cpu_t *k;
     int64_t rows, planes, per;   // statistics, planes of each
     double *part;                // of each plane: sum of g, sum of g xhat
-    void (*row)(const struct nn__plane_norm_t *v, int64_t r);
+    void (*row)(const struct nn__plane_norm_t *v, const nn__planes_t *q);
+    void (*piece)(const struct nn__plane_norm_t *v, nn__plane_sums_t *s, int pass, const nn__planes_t *q);
+    int passes;
+    int64_t length, pieces, stage;  // in time slices: elements of a piece, pieces of a plane, the next
+    nn__plane_sums_t *sums;
 } nn__plane_norm_t;
 
 TENSOR__FN void nn__plane_norm_task(void *arg, int64_t task, int worker) {
     const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
     int64_t end = nn__min((task + 1) * v->per, v->rows);
+    nn__planes_t q = {0, 0, v->planes, 0, v->c->p->group_norm.plane};
     (void)worker;
-    for (int64_t r = task * v->per; r < end; r++) { v->row(v, r); }
+    for (q.r = task * v->per; q.r < end; q.r++) { v->row(v, &q); }
 }
 
-// Calls row for each statistic.
-TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c,
-                                   void (*row)(const nn__plane_norm_t *v, int64_t r)) {
+TENSOR__FN void nn__plane_norm_part(void *arg, int64_t task, int worker) {
+    const nn__plane_norm_t *v = (const nn__plane_norm_t *)arg;
+    int64_t at = v->stage / v->pieces, pass = at / v->planes;
+    nn__planes_t q;
+    (void)task, (void)worker;
+    q.r = pass / v->passes;
+    q.first = at % v->planes;
+    q.end = q.first + 1;
+    q.from = v->stage % v->pieces * v->length;
+    q.to = nn__min(q.from + v->length, v->c->p->group_norm.plane);
+    v->piece(v, v->sums, (int)(pass % v->passes), &q);
+}
+
+// Calls row for each statistic. In time slices, those of many elements are cut into pieces of whole leaves,
+// so that sums have the same order.
+TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) {
     const tensor_group_norm_params_t *p = &c->p->group_norm;
     v->c = c;
     v->k = nn__cpu(c->arg[0].dtype);
     v->rows = p->groups ? p->groups * p->items : p->channels;
     v->planes = p->groups ? p->channels / p->groups : p->items;
     v->per = nn__per(v->rows, 6 * v->planes * p->plane);
-    v->part = (double *)c->scratch;
-    v->row = row;
-    nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
+    v->sums = (nn__plane_sums_t *)c->scratch;
+    v->part = (double *)(void *)(v->sums + 1);
+    if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
+        nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
+        return;
+    }
+    v->length = NN__PLANE_LONG / v->k->leaf * v->k->leaf;
+    v->pieces = nn__ceil(p->plane, v->length);
+    int64_t stages = v->rows * v->passes * v->planes * v->pieces;
+    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) {
+        nn__run(1, nn__plane_norm_part, v);
+    }
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
@@ -7290,38 +7328,82 @@ TENSOR__FN int64_t nn__plane(const tensor_group_norm_params_t *p, int64_t planes
     return p->groups ? r * planes + j : j * p->channels + r;
 }
 
-TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, int64_t r) {
+// Sums of some planes: of x, in pass 1 of (x - mean)^2, from the last plane to the first, as the last ones
+// are still in L2. The last sum is divided by the number of elements.
+TENSOR__INLINE void nn__plane_norm_sums(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                        const nn__planes_t *q) {
+    const tensor_group_norm_params_t *p = &v->c->p->group_norm;
+    const tensor_arg_t *x = v->c->arg;
+    int64_t n = p->plane, step = q->to - q->from < n ? v->k->leaf : n;
+    double mean = s->first, sum = pass ? s->second : s->first, plane = s->plane;
+    if (q->first == 0 && q->from == 0) { sum = 0; }
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t at = nn__plane(p, v->planes, q->r, pass ? v->planes - 1 - j : j) * n;
+        if (q->from == 0) { plane = 0; }
+        for (int64_t i = q->from; i < q->to; i += step) {
+            const void *part = nn__at(x, at + i);
+            int64_t some = nn__min(step, q->to - i);
+            plane += pass ? NN__DO(v->k, deviation)(NULL, part, mean, NULL, some) :
+                NN__DO(v->k, dot)(part, NULL, some);
+        }
+        if (q->to == n) { sum += plane; }
+    }
+    if (q->to == n && q->end == v->planes) { sum /= (double)(v->planes * n); }
+    s->plane = plane;
+    if (pass) {
+        s->second = sum;
+    } else {
+        s->first = sum;
+    }
+}
+
+// Passes: the mean, the variance, y.
+TENSOR__INLINE void nn__plane_norm_pass(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                        const nn__planes_t *q) {
     const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t n = p->plane;
-    double mean = 0, var = 0;
-    for (int64_t j = 0; j < v->planes; j++) {
-        mean += NN__DO(v->k, dot)(nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), NULL, n);
+    if (pass < 2) {
+        nn__plane_norm_sums(v, s, pass, q);
+        return;
     }
-    mean /= (double)(v->planes * n);
-    // From the last plane to the first: the last ones are still in L2.
-    for (int64_t j = v->planes; j-- > 0;) {
-        var += NN__DO(v->k, deviation)(NULL, nn__at(&a[0], nn__plane(p, v->planes, r, j) * n), mean, NULL,
-                                       n);
-    }
-
-    var /= (double)(v->planes * n);
-    double rstd = 1 / sqrt(var + p->eps);
-    for (int64_t j = 0; j < v->planes; j++) {
-        int64_t at = nn__plane(p, v->planes, r, j), c = at % p->channels;
+    double rstd = 1 / sqrt(s->second + p->eps);
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t plane = nn__plane(p, v->planes, q->r, j), c = plane % p->channels;
+        int64_t at = plane * p->plane + q->from;
         double scale = a[1].data ? rstd * nn__value(a[1].data, a[1].dtype, c) : rstd;
         double shift = a[2].data ? nn__value(a[2].data, a[2].dtype, c) : 0;
-        NN__DO(v->k, affine)(NULL, nn__at(&a[0], at * n), nn__at(&a[3], at * n), 0, mean, scale, shift,
-                             n);
+        NN__DO(v->k, affine)(NULL, nn__at(&a[0], at), nn__at(&a[3], at), 0, s->first, scale, shift,
+                             q->to - q->from);
     }
-    nn__store(a[4].data, a[4].dtype, r, mean);
-    nn__store(a[5].data, a[5].dtype, r, rstd);
-    nn__store(a[6].data, a[6].dtype, r, var);
+    if (q->to < p->plane || q->end < v->planes) { return; }
+    nn__store(a[4].data, a[4].dtype, q->r, s->first);
+    nn__store(a[5].data, a[5].dtype, q->r, rstd);
+    nn__store(a[6].data, a[6].dtype, q->r, s->second);
+}
+
+TENSOR__FN void nn__plane_norm_piece(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                     const nn__planes_t *q) {
+    nn__plane_norm_pass(v, s, pass, q);
+}
+
+TENSOR__FN void nn__plane_norm_row(const nn__plane_norm_t *v, const nn__planes_t *q) {
+    nn__plane_sums_t s = {0, 0, 0, 0};
+    nn__plane_norm_pass(v, &s, 0, q);
+    nn__plane_norm_pass(v, &s, 1, q);
+    nn__plane_norm_pass(v, &s, 2, q);
+}
+
+TENSOR__FN uint64_t nn__scratch_plane_norm(const tensor_call_t *c) {
+    (void)c;
+    return nn__in_time_slices() ? sizeof(nn__plane_sums_t) : 0;
 }
 
 TENSOR__FN int nn__cpu_plane_norm(tensor_call_t *c) {
     nn__plane_norm_t v;
-    nn__plane_norm_run(&v, c, nn__plane_norm_row);
+    v.row = nn__plane_norm_row;
+    v.piece = nn__plane_norm_piece;
+    v.passes = 3;
+    nn__plane_norm_run(&v, c);
     return TENSOR_OK;
 }
 
@@ -7341,38 +7423,67 @@ TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dx = rstd (w g - mean of w g - xhat * mean of w g xhat)
-TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, int64_t r) {
+// dx = rstd (w g - mean of w g - xhat * mean of w g xhat). Passes: the two sums; dx, from the last plane on.
+TENSOR__INLINE void nn__plane_norm_back_pass(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                             const nn__planes_t *q) {
     const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
-    int64_t n = p->plane;
-    double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r), w = 1;
-    double s = 0, t = 0, count = (double)(v->planes * n);
-    for (int64_t j = 0; j < v->planes; j++) {
-        int64_t at = nn__plane(p, v->planes, r, j);
+    int64_t n = p->plane, step = q->to - q->from < n ? v->k->leaf : n;
+    double mean = nn__value(a[2].data, a[2].dtype, q->r), rstd = nn__value(a[3].data, a[3].dtype, q->r);
+    double count = (double)(v->planes * n), w = 1, add, plane = s->plane, total = s->total;
+    double first = s->first, second = s->second;
+    if (pass == 0 && q->first == 0 && q->from == 0) { first = second = 0; }
+    for (int64_t j = q->first; j < q->end; j++) {
+        int64_t at = nn__plane(p, v->planes, q->r, pass ? v->planes - 1 - j : j);
+        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
+        if (pass) {
+            int64_t i = at * n + q->from;
+            NN__DO(v->k, affine)(nn__at(&a[0], i), nn__at(&a[1], i), nn__at(&a[5], i), rstd * w, mean,
+                                 -rstd * rstd * second / count, -rstd * first / count, q->to - q->from);
+            continue;
+        }
+        if (q->from == 0) { plane = total = 0; }
+        for (int64_t i = q->from; i < q->to; i += step) {
+            plane += NN__DO(v->k, deviation)(nn__at(&a[0], at * n + i), nn__at(&a[1], at * n + i), mean, &add,
+                                             nn__min(step, q->to - i));
+            total += add;
+        }
+        if (q->to < n) { continue; }
         double *part = v->part + 2 * at;
-        part[1] = NN__DO(v->k, deviation)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), mean, part, n) *
-                  (n ? rstd : 0);
-        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-        s += w * part[0];
-        t += w * part[1];
+        part[0] = total;
+        part[1] = plane * (n ? rstd : 0);
+        first += w * part[0];
+        second += w * part[1];
     }
-    for (int64_t j = v->planes; j-- > 0;) {
-        int64_t at = nn__plane(p, v->planes, r, j);
-        if (a[4].data) { w = nn__value(a[4].data, a[4].dtype, at % p->channels); }
-        NN__DO(v->k, affine)(nn__at(&a[0], at * n), nn__at(&a[1], at * n), nn__at(&a[5], at * n),
-                             rstd * w, mean, -rstd * rstd * t / count, -rstd * s / count, n);
-    }
+    s->plane = plane;
+    s->total = total;
+    s->first = first;
+    s->second = second;
+}
+
+TENSOR__FN void nn__plane_norm_back_piece(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
+                                          const nn__planes_t *q) {
+    nn__plane_norm_back_pass(v, s, pass, q);
+}
+
+TENSOR__FN void nn__plane_norm_back_row(const nn__plane_norm_t *v, const nn__planes_t *q) {
+    nn__plane_sums_t s = {0, 0, 0, 0};
+    nn__plane_norm_back_pass(v, &s, 0, q);
+    nn__plane_norm_back_pass(v, &s, 1, q);
 }
 
 TENSOR__FN uint64_t nn__scratch_plane_norm_back(const tensor_call_t *c) {
-    return (uint64_t)(c->p->group_norm.items * c->p->group_norm.channels) * 2 * sizeof(double);
+    return (uint64_t)(c->p->group_norm.items * c->p->group_norm.channels) * 2 * sizeof(double) +
+           sizeof(nn__plane_sums_t);
 }
 
 TENSOR__FN int nn__cpu_plane_norm_back(tensor_call_t *c) {
     nn__plane_norm_t v;
     int64_t channels = c->p->group_norm.channels;
-    nn__plane_norm_run(&v, c, nn__plane_norm_back_row);
+    v.row = nn__plane_norm_back_row;
+    v.piece = nn__plane_norm_back_piece;
+    v.passes = 2;
+    nn__plane_norm_run(&v, c);
     for (int64_t k = 0; k < channels && c->arg[6].numel; k++) {
         double w = 0, b = 0;
         for (int64_t i = 0; i < c->p->group_norm.items; i++) {
@@ -19752,8 +19863,51 @@ typedef struct nn__again_t {
     int now;                    // the step is made at once as well
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
+    int *given;                 // of each of param: bit k = the step has its state k
     nn_update_t *update;
+    double (*option)[NN__OPTIONS];      // of each update, at the capture
 } nn__again_t;
+
+// The name of option k, which the rule has.
+TENSOR__FN void nn__option_name(const nn__rule_t *rule, int k, char name[40]) {
+    const char *at = rule->options;
+    for (int i = 0; rule->option[i] != k; i++) { at = strchr(at + 1, ' ') + 1; }
+    size_t n = (size_t)(strchr(at + 1, ' ') - at) - 1;
+    memcpy(name, at + 1, n);
+    name[n] = 0;
+}
+
+// The option that has changed since the capture so that the step would make other calls, as a state that it
+// begins to use; < 0 = none. i: which of the parameters.
+TENSOR__FN int nn__again_differs(const nn__again_t *a, int i) {
+    const nn_optimizer_t *o = a->o;
+    const nn__group_t *g = &o->group[o->param[a->param[i]].group];
+    for (int k = 0; k < NN__MAX_STATE; k++) {
+        int needs = o->rule->state[k].needs;
+        if (needs != NN__ALWAYS && nn__uses_state(o, g, k) && !(a->given[i] >> k & 1)) { return needs; }
+    }
+    for (int k = 0; k < NN__OPTIONS && o->rule->ways()->direction; k++) {
+        int number = k == NN__LR || k == NN__DECAY;         // of the step's own call, as nn__numbers has it
+        if (!number && nn__group_option(o, g, k) != a->option[a->at[i]][k]) { return k; }
+    }
+    return -1;
+}
+
+// Whether a replay does to parameter i what the step would do; raises if not.
+TENSOR__FN int nn__again_fits(const nn__again_t *a, int i) {
+    const nn__param_t *p = &a->o->param[a->param[i]], *q = &a->o->param[a->lead[a->at[i]]];
+    if (p->step != q->step || p->group != q->group) {
+        return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                      "step: parameters that shared group and count then no longer do; capture it again");
+    }
+    int k = nn__again_differs(a, i);
+    if (k < 0) { return 1; }
+    char name[40];
+    nn__option_name(a->o->rule, k, name);
+    return NN__NO(TENSOR_ERR_UNSUPPORTED,
+                  "step: %s of %s is %g since the capture, which the captured calls do not have; capture it "
+                  "again", name, a->o->rule->name, nn__group_option(a->o, &a->o->group[p->group], k));
+}
 
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
@@ -19763,11 +19917,7 @@ TENSOR__FN void nn__again(void *user, int run) {
     }
     if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
     for (int i = 0; i < a->n; i++) {
-        const nn__param_t *p = &a->o->param[a->param[i]], *q = &a->o->param[a->lead[a->at[i]]];
-        if (p->step == q->step && p->group == q->group) { continue; }
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                 "step: parameters that shared group and count then no longer do; capture it again");
-        return;
+        if (!nn__again_fits(a, i)) { return; }
     }
     for (int i = 0; i < a->n; i++) {
         nn__param_t *p = &a->o->param[a->param[i]];
@@ -19780,26 +19930,34 @@ TENSOR__FN void nn__again(void *user, int run) {
 
 // NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
-    uint64_t n = (uint64_t)o->njobs, numbers = (uint64_t)nupdates * sizeof(nn_update_t);
+    uint64_t n = (uint64_t)o->njobs, updates = (uint64_t)nupdates;
     int device = 0;
     for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
-    a = (nn__again_t *)nn__memory(1, sizeof *a + numbers + (2 * n + (uint64_t)nupdates) * sizeof(int));
+    uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
+    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int));
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
     a->update = (nn_update_t *)(void *)(a + 1);
-    a->param = (int *)(void *)(a->update + nupdates);
+    a->option = (double (*)[NN__OPTIONS])(void *)(a->update + nupdates);
+    a->param = (int *)(void *)(a->option + nupdates);
     a->at = a->param + n;
-    a->lead = a->at + n;
-    memcpy(a->update, o->update, (size_t)numbers);
+    a->given = a->at + n;
+    a->lead = a->given + n;
+    memcpy(a->update, o->update, (size_t)updates * sizeof *a->update);
     for (int i = o->njobs - 1; i >= 0; i--) {
         a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);
     }
     for (int i = 0; i < o->njobs; i++) {
-        a->param[a->n] = (int)(o->job[i].param - o->param);
-        a->at[a->n++] = o->job[i].update;
+        const nn__param_t *p = o->job[i].param;
+        const nn__group_t *g = &o->group[p->group];
+        int at = o->job[i].update;
+        for (int k = 0; k < NN__OPTIONS; k++) { a->option[at][k] = nn__group_option(o, g, k); }
+        for (int k = 0; k < NN__MAX_STATE; k++) { a->given[i] |= (p->state[k] != NULL) << k; }
+        a->param[a->n] = (int)(p - o->param);
+        a->at[a->n++] = at;
     }
     a->now = TENSOR__(recording)(nn__self(), device, nn__again, a) == 2;
     return a;
@@ -25167,6 +25325,12 @@ TENSOR__FN int nn__of_test(nn_safetensors_t *r, const char *name) {
     return strncmp(name, "test/", 5) == 0 && nn_safetensors_metadata(r, "test.inputs") != NULL;
 }
 
+// What nn_load says of a file that another function reads.
+TENSOR__FN const char *nn__what_else(nn_safetensors_t *r, int checkpoint) {
+    if (checkpoint || !nn_safetensors_metadata(r, "generator.seed")) { return ""; }
+    return " is a checkpoint, for nn_load_checkpoint";
+}
+
 // The error of a file whose names are not those that the module needs, or whose shapes are not.
 // hint: what the file is, if another function reads it, or "".
 TENSOR__FN int nn__state_differs(const nn_safetensors_t *r, const char *hint, const nn__mismatch_t *missing,
@@ -25212,6 +25376,26 @@ TENSOR__FN int nn__has_prefix(const nn_safetensors_t *r, const char *prefix) {
     return 0;
 }
 
+// Marks the entries of the file (known) and the tensors (found) that belong together, and notes those that
+// differ. -> how many there are
+TENSOR__FN int64_t nn__match_entries(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
+                                     unsigned char *known, unsigned char *found, nn__mismatch_t *differ) {
+    int64_t matches = 0;
+    char about[200];
+    for (int64_t i = 0; i < all->n; i++) {
+        if (all->item[i].slot->kind == NN__TRANSIENT) { continue; }
+        nn__entry_t *e = nn__find_named(r, names, all->item[i].name);
+        if (!e) { continue; }
+        matches++;
+        known[e - r->entry] = 1;
+        found[all->item[i].first] = 1;
+        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
+            nn__mismatch_name(differ, all->item[i].name, about);
+        }
+    }
+    return matches;
+}
+
 // Compares the tensors of the file whose names begin with the prefix with those that m needs.
 TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, const nn__names_t *names,
                                int partial, int checkpoint) {
@@ -25222,27 +25406,13 @@ TENSOR__FN int nn__check_state(nn_safetensors_t *r, const nn__items_t *all, cons
     memset(found, 0, (size_t)all->n + 1);
     nn__mismatch_t missing, unexpected, differ;
     int pending = tensor_error_code();
-    int64_t fitting = 0;
-    char about[200];
-    int other = !checkpoint && nn_safetensors_metadata(r, "generator.seed");
-    const char *hint = other ? " is a checkpoint, for nn_load_checkpoint" : "";
+    const char *hint = nn__what_else(r, checkpoint);
     size_t used = strlen(r->base.label) + strlen(hint);
     nn__mismatch_begin(&differ, used, 1);
-    for (int64_t i = 0; i < all->n; i++) {
-        int transient = all->item[i].slot->kind == NN__TRANSIENT;
-        nn__entry_t *e = transient ? NULL : nn__find_named(r, names, all->item[i].name);
-        if (!e) { continue; }
-        fitting++;
-        known[e - r->entry] = 1;
-        found[all->item[i].first] = 1;
-        if (!nn__entry_fits(e, all->item[i].tensor, about, sizeof about)) {
-            nn__mismatch_name(&differ, all->item[i].name, about);
-        }
-    }
-
+    int64_t matches = nn__match_entries(r, all, names, known, found, &differ);
     used += differ.t.length;
     int chosen = partial || names->n || !nn__has_prefix(r, names->prefix);
-    if (chosen && !fitting && all->n && r->count) { return nn__none_fits(r, all, names); }
+    if (chosen && !matches && all->n && r->count) { return nn__none_fits(r, all, names); }
     int tells = partial && names->unmatched && !differ.count;
     nn__mismatch_begin(&missing, used, 2);
     for (int64_t i = 0; i < all->n; i++) {
@@ -26007,7 +26177,8 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         nn__plateau_numbers(c->plateau, all);
         if (!nn__plateau_possible(all)) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
-                             "checkpoint_save: the plateau has a number that is not possible; counts are 0..2^53");
+                             "checkpoint_save: the plateau has a number that is not possible; "
+                             "counts are 0..2^53");
         }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
@@ -26322,8 +26493,8 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
         if (!t->loader) { return tensor_error_code(); }
         if (t->loader[3] != c->loader->batch) {
             return NN__ERROR(TENSOR_ERR_FORMAT,
-                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, this one "
-                             "has %d", r->base.label, t->loader[3], c->loader->batch);
+                             "load_checkpoint: \"%s\" holds the place of a loader with batch_size %d, "
+                             "this one has %d", r->base.label, t->loader[3], c->loader->batch);
         }
         bad |= t->loader[1] < 0 || t->loader[2] < 0 || t->loader[2] > c->loader->batches;
         bad |= t->loader[1] > (int64_t)1 << 53 || t->loader[2] > (int64_t)1 << 53;

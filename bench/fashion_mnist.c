@@ -16,8 +16,8 @@
 #include <string.h>
 #include <time.h>
 
-#define KIT_READERS_IMPLEMENTATION
-#include "../examples/kit/readers.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #define KIT_TRANSFORMS_IMPLEMENTATION
 #include "../examples/kit/transforms.h"
 

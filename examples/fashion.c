@@ -9,8 +9,8 @@
 // picture (build/fashion.png, or the first argument) shows clothes, what was taken for what, and the filters.
 #define KIT_PLOT_IMPLEMENTATION
 #include "kit/plot.h"
-#define KIT_READERS_IMPLEMENTATION
-#include "kit/readers.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "kit/idx.h"
 #define KIT_SETTING_IMPLEMENTATION
 #include "kit/setting.h"
 

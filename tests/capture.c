@@ -1422,6 +1422,95 @@ static void counts(void) {
     }
 }
 
+// Two parameters alone, each with an optimizer of the same kind: one is trained by steps, one by replays.
+typedef struct alone_t { tensor_t *w; nn_optimizer_t *o; } alone_t;
+
+static void alone_step(const alone_t *a) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(a->o);
+    tensor_backward(tensor_sum(tensor_square(tensor_add_scalar(a->w, 1))));
+    nn_step(a->o);
+    tensor_scope_end(scope);
+}
+
+static int alone_same(const alone_t *a, const alone_t *b) {
+    return test_same_bits(tensor_detach(a->w), tensor_detach(b->w));
+}
+
+// An option is changed between replays: they do what the step does with it, or name it.
+typedef struct option_t {
+    const char *rule, *named;           // NULL: a replay has the new option
+    double momentum;                    // less than 0: not set
+    int amsgrad, decays;                // of a new group
+} option_t;
+
+static void option_change(const option_t *row, alone_t *a, int change) {
+    tensor_t **list = &a->w;
+    if (!change) {
+        a->w = tensor_requires_grad_(tensor_full(1.5, 4, 4), 1);
+        if (strcmp(row->rule, "sgd") == 0) { a->o = nn_sgd(NULL, .list = list, .count = 1, .lr = 0.1); }
+        if (strcmp(row->rule, "sgd with") == 0) {
+            a->o = nn_sgd(NULL, .list = list, .count = 1, .lr = 0.1, .momentum = 0.9);
+        }
+        if (strcmp(row->rule, "rmsprop") == 0) { a->o = nn_rmsprop(NULL, .list = list, .count = 1); }
+        if (strcmp(row->rule, "muon") == 0) { a->o = nn_muon(NULL, .list = list, .count = 1); }
+        if (strcmp(row->rule, "adam") == 0) { a->o = nn_adam(NULL, .list = list, .count = 1, .lr = 0.1); }
+        return;
+    }
+    if (row->momentum >= 0) { CHECK(nn_set_momentum(a->o, row->momentum) == 0); }
+    if (row->amsgrad) { CHECK(nn_optimizer_group(a->o, list, 1, .amsgrad = 1) == 0); }
+    if (row->decays) { CHECK(nn_optimizer_group(a->o, list, 1, .weight_decay = 0.5) == 0); }
+    CHECK(nn_set_lr(a->o, 0.01) == 0);
+}
+
+static void options(void) {
+    static const option_t rows[] = {
+        {"sgd", "step: momentum of sgd is 0.5 since the capture", 0.5, 0, 0},
+        {"rmsprop", "step: momentum of rmsprop is 0.5 since the capture", 0.5, 0, 0},
+        {"muon", "step: momentum of muon is 0.5 since the capture", 0.5, 0, 0},
+        {"adam", "step: amsgrad of adam is 1 since the capture", -1, 1, 0},
+        {"sgd", NULL, -1, 0, 1},
+        {"sgd with", NULL, 0.5, 0, 0},
+        {"sgd with", NULL, 0, 0, 0},
+        {"muon", NULL, -1, 0, 1},
+        {"adam", NULL, 0.5, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const option_t *row = &rows[i];
+        tensor_scope_t scope = tensor_scope_begin();
+        alone_t eager, replayed;
+        option_change(row, &eager, 0);
+        option_change(row, &replayed, 0);
+        alone_step(&eager);
+        alone_step(&eager);
+        alone_step(&replayed);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        alone_step(&replayed);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(alone_same(&eager, &replayed));
+        option_change(row, &eager, 1);
+        option_change(row, &replayed, 1);
+        for (int k = 0; k < 3; k++) {
+            if (row->named) {
+                CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+                CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, row->named);
+                if (k == 1) {           // a state that it has by now is not in the captured calls either
+                    alone_step(&eager);
+                    alone_step(&replayed);
+                }
+            } else {
+                CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
+                alone_step(&eager);
+            }
+            CHECK_MSG(alone_same(&eager, &replayed), "row %d", (int)i);
+        }
+        CHECK(tensor_graph_free(g) == 0);
+        nn_optimizer_free(eager.o);
+        nn_optimizer_free(replayed.o);
+        tensor_scope_end(scope);
+    }
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1627,6 +1716,7 @@ int main(void) {
     RUN(left_open);
     RUN(contexts_are_freed);
     RUN(counts);
+    RUN(options);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);

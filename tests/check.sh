@@ -292,6 +292,20 @@ for h in tensor.h tensor_nn.h; do
         END { flush() }' $h)"
 done
 
+# Words that are macros of windows.h, which tensor_cuda.cu does not include.
+for h in tensor.h tensor_nn.h tensor_cuda.h examples/kit/*.h; do
+    result "$h: name that windows.h defines as a macro" "$(awk '
+        {
+            gsub(/\\./, "")
+            gsub(/"[^"]*"|\047[^\047]*\047/, "")
+            sub(/\/\/.*/, "")
+            gsub(/\/\*.*\*\//, "")
+            if (/\/\*/) { comment = 1; sub(/\/\*.*/, "") }
+            if (/\*\//) { comment = 0; sub(/.*\*\//, "") }
+        }
+        !comment && /(^|[^A-Za-z0-9_])(near|far|small|interface|cdecl|pascal)([^A-Za-z0-9_]|$)/ { print FNR ": " $0 }' $h)"
+done
+
 # How hard a function is to follow, by clang-tidy's count. Kernels, which are loops in loops, and macros are exempt.
 if command -v clang-tidy >/dev/null 2>&1; then
     mkdir -p "$B"

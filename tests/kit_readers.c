@@ -1,6 +1,8 @@
-// kit_readers.c - examples/kit/readers.h: IDX, CIFAR, PPM and PGM, WAV of every coding, and files that lie
+// kit_readers.c - examples/kit/idx.h, readers.h: IDX, CIFAR, PPM and PGM, WAV of every coding, files that lie
 #include "kit.h"
 
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #define KIT_READERS_IMPLEMENTATION
 #include "../examples/kit/readers.h"
 

@@ -170,6 +170,36 @@ static void resumes(void) {
     }
 }
 
+// A checkpoint is loaded while workers make batches of another place with another seed.
+static void resumes_under_way(void) {
+    const char *path = "build/loader.checkpoint";
+    nn_module_t *m = nn_linear(2, 2);
+    for (int workers = 0; workers < 4; workers++) {
+        nn_data_loader_t *l = nn_data_loader(items(), .batch_size = 4, .shuffle = 1, .seed = 5,
+                                             .num_workers = workers);
+        nn_data_loader_t *other = nn_data_loader(items(), .batch_size = 4, .shuffle = 1, .seed = 8,
+                                                 .num_workers = workers);
+        nn_checkpoint_t c;
+        nn_batch_t b;
+        memset((void *)&c, 0, sizeof c);
+        c.module = m;
+        c.loader = l;
+        for (int k = 0; k < 17; k++) { nn_next(l, &b); }
+        CHECK(nn_checkpoint_save(path, &c) == 0);
+        uint64_t want = whole(l, 2);
+        c.loader = other;
+        for (int k = 0; k < 3; k++) {
+            CHECK(nn_next(other, &b) == 1);             // its workers are ahead
+            CHECK(nn_checkpoint_load(path, &c) == 0);
+            CHECK(whole(other, 2) == want);
+        }
+        nn_data_loader_free(l);
+        nn_data_loader_free(other);
+    }
+    nn_free(m);
+    remove(path);
+}
+
 // ---- samples that fail ----
 
 static int fails(void *user, nn_item_t *item, void *x, void *y) {
@@ -705,6 +735,7 @@ int main(void) {
     RUN(workers);
     RUN(scopes_of_the_caller);
     RUN(resumes);
+    RUN(resumes_under_way);
     RUN(failures);
     RUN(one_report);
     RUN(failed_stream);

@@ -5,8 +5,8 @@
 #define _DEFAULT_SOURCE        // getpid, access
 #endif
 #include "heap.h"
-#define KIT_READERS_IMPLEMENTATION
-#include "../examples/kit/readers.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../examples/kit/idx.h"
 #ifdef __linux__
 #include <unistd.h>
 #endif

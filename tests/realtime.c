@@ -844,6 +844,7 @@ static const one_t ONES[] = {
     {"argmin of integers", 170}, {"softmax, gradient", 280}, {"softmax of f64, gradient", 500},
     {"log_softmax, gradient", 280}, {"log_softmax of f64, gradient", 500}, {"cumsum, gradient", 170},
     {"cumprod, gradient", 340}, {"logcumsumexp, gradient", 340}, {"prod, gradient", 220},
+    {"group_norm, gradient", 70}, {"batch_norm, gradient", 70},
 };
 enum { ONE_KINDS = sizeof ONES / sizeof *ONES };
 enum { ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49 };      // the first of a sort
@@ -968,7 +969,12 @@ static void ones_gradients(ones_t *t, int kind) {
     case 4: y = tensor_cumsum(x, 0); break;
     case 5: y = tensor_cumprod(tensor_exp(tensor_mul_scalar(x, 1e-2)), 0); break;
     case 6: y = tensor_logcumsumexp(x, 0); break;
-    default: y = tensor_prod(tensor_exp(tensor_mul_scalar(x, 1e-2))); break;
+    case 7: y = tensor_prod(tensor_exp(tensor_mul_scalar(x, 1e-2))); break;
+    case 8: y = tensor_flatten(tensor_group_norm(tensor_reshape(x, 1, 2, 30000), 1), 0, -1); break;
+    default:
+        y = tensor_batch_norm(tensor_reshape(x, 3, 1, 20000), NULL, NULL, NULL, NULL, .training = 1);
+        y = tensor_flatten(y, 0, -1);
+        break;
     }
     tensor_t *loss = tensor_sum(tensor_mul(y, f64 ? tensor_to(small, TENSOR_F64) : small));
     CHECK(tensor_autograd_grad(&loss, 1, NULL, &x, 1, &t->y[0], 0) == 0);

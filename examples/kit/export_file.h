@@ -51,16 +51,28 @@ KIT_TEXT_FN int kit_export__all_zero(const kit_place_t *p) {
 // The size of an array of n elements: C has no empty ones.
 KIT_TEXT_FN long long kit_export__size(int64_t n) { return n ? (long long)n : 1; }
 
+// Element i as a constant of C.
+KIT_TEXT_FN kit_word_t kit_export__constant(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
+                                            int64_t i) {
+    if (dtype != TENSOR_I64) { return kit_number(x, kit_export__element(data, dtype, i), dtype); }
+    int64_t v = ((const int64_t *)data)[i];         // a double would lose digits
+    return v == INT64_MIN ? kit_word("%s", "INT64_MIN") : kit_word("%lld", (long long)v);
+}
+
 // The values between braces, eight a line.
-KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
-                                    int64_t n) {
+KIT_TEXT_FN void kit_export__list(kit_export_state_t *x, const void *data, tensor_dtype_t dtype, int64_t n) {
     kit_put(x, n ? "{" : "{\n    0");
     for (int64_t i = 0; i < n; i++) {
-        kit_put(x, "%s%s", i % 8 ? " " : "\n    ",
-                kit_number(x, kit_export__element(data, dtype, i), dtype).text);
+        kit_put(x, "%s%s", i % 8 ? " " : "\n    ", kit_export__constant(x, data, dtype, i).text);
         if (i + 1 < n) { kit_put(x, ","); }
     }
-    kit_put(x, "\n};\n");
+    kit_put(x, "\n}");
+}
+
+KIT_TEXT_FN void kit_export__values(kit_export_state_t *x, const void *data, tensor_dtype_t dtype,
+                                    int64_t n) {
+    kit_export__list(x, data, dtype, n);
+    kit_put(x, ";\n");
 }
 
 // A matrix of weights as bytes, with a scale for each row: w = scale * byte.
@@ -177,7 +189,7 @@ KIT_TEXT_FN void kit_export__functions(kit_export_state_t *x) {
     for (int i = KIT_MATH_COUNT - 1; i >= 0; i--) {
         if (x->needs >> i & 1) { x->needs |= texts[i].needs; }
     }
-    if (x->needs) {
+    if (x->needs & ~(KIT_ON(KIT_INF) | KIT_ON(KIT_NAN))) {
         kit_put(x, "#if defined(__GNUC__)\n#define K_FN __attribute__((unused)) static inline\n"
                    "#else\n#define K_FN static\n#endif\n\n");
     }
@@ -267,49 +279,71 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     kit_put(x, ");\n\n");
 }
 
-// How many numbers the outputs have.
-KIT_TEXT_FN int64_t kit_export__total(const kit_export_t *e) {
-    int64_t total = 0;
-    for (int i = 0; i < e->noutputs; i++) { total += tensor_numel(e->outputs[i]); }
-    return total;
+// The bytes of an output of one replay, in whole doubles.
+KIT_TEXT_FN size_t kit_export__bytes_of(tensor_t *t) {
+    return ((size_t)tensor_numel(t) * tensor_dtype_size(tensor_dtype(t)) + 7) / 8 * 8;
+}
+
+// Replays, and copies the outputs of each one to `to`.   -> code
+KIT_TEXT_FN int kit_export__replay(tensor_graph_t *g, const kit_export_t *e, char *to) {
+    for (int r = 0; r < e->replays; r++) {
+        int code = (tensor_graph_replay)(g);
+        if (code) { return code; }
+        for (int i = 0; i < e->noutputs; i++) {
+            tensor_t *t = e->outputs[i];
+            if (!tensor_numel(t)) { continue; }
+            memcpy(to, tensor_data(t), (size_t)tensor_numel(t) * tensor_dtype_size(tensor_dtype(t)));
+            to += kit_export__bytes_of(t);
+        }
+    }
+    return 0;
 }
 
 // What the test compares with: the outputs of the replays.
 KIT_TEXT_FN int kit_export__record(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
-    int64_t total = kit_export__total(e);
-    double *all = (double *)malloc((size_t)(total * e->replays + 1) * sizeof *all);
+    size_t bytes = 0, at = 0;
+    for (int i = 0; i < e->noutputs; i++) { bytes += kit_export__bytes_of(e->outputs[i]); }
+    char *all = (char *)malloc(bytes * (size_t)e->replays + 1);
     if (!all) {
         x->failed = 1;
         return 0;
     }
-    int code = 0;
-    double *to = all;
-    for (int r = 0; r < e->replays && !code; r++) {
-        code = (tensor_graph_replay)(g);
-        for (int i = 0; i < e->noutputs && !code; i++) {
-            tensor_t *t = e->outputs[i];
-            const void *data = tensor_data(t);
-            for (int64_t k = 0; k < tensor_numel(t); k++) {
-                *to++ = kit_export__element(data, tensor_dtype(t), k);
-            }
-        }
-    }
-    const double *from = all;
-    if (!total) {
+    if (kit_export__replay(g, e, all)) {
         free(all);
-        return !code;
+        return 0;
     }
-    kit_put(x, "static const double want[%d][%lld] = {", e->replays, (long long)total);
-    for (int r = 0; r < e->replays && !code; r++) {
-        kit_put(x, "%s\n    {", r ? "," : "");
-        for (int64_t k = 0; k < total; k++) {
-            kit_put(x, "%s%s", k ? ", " : "", kit_number(x, *from++, TENSOR_F64).text);
+    for (int i = 0; i < e->noutputs; i++) {
+        tensor_t *t = e->outputs[i];
+        const kit_place_t *p = kit_place_of(x, t);
+        if (!p->numel) { continue; }
+        kit_put(x, "static const %s want_%s[%d][%lld] = {\n", kit_type(p->dtype), p->name, e->replays,
+                (long long)p->numel);
+        for (int r = 0; r < e->replays; r++) {
+            kit_export__list(x, all + at + (size_t)r * bytes, p->dtype, p->numel);
+            kit_put(x, r + 1 < e->replays ? ", " : "\n};\n");
         }
-        kit_put(x, "}");
+        at += kit_export__bytes_of(t);
     }
-    kit_put(x, "\n};\n");
     free(all);
-    return !code;
+    return 1;
+}
+
+// The loop that compares output p of replay r.
+KIT_TEXT_FN void kit_export__compare(kit_export_state_t *x, const kit_place_t *p) {
+    const char *type = kit_type(p->dtype);
+    int is_float = p->dtype == TENSOR_F32 || p->dtype == TENSOR_F64;
+    kit_put(x, "        for (int i = 0; i < %lld; i++) {\n", (long long)p->numel);
+    kit_put(x, "            %s got = got_%s[i], want = want_%s[r][i];\n", type, p->name, p->name);
+    kit_put(x, "            if (memcmp(&got, &want, sizeof got) == 0) { continue; }\n");
+    if (is_float) {
+        kit_put(x, "            if (got != got && want != want) { continue; }     // NaN: its bits are the "
+                   "processor's\n");
+    }
+    kit_put(x, "            double off = (double)got - (double)want, size = (double)want;\n"
+               "            off = (off < 0 ? -off : off) / (1 + (size < 0 ? -size : size));\n"
+               "            most = off > most || off != off ? off : most;\n"
+               "            differ++;\n"
+               "        }\n");
 }
 
 // A program that repeats the steps.
@@ -321,7 +355,7 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     tensor_generator_t rng = tensor_get_generator();
     kit_put(x, "\n#ifdef ");
     for (const char *c = name; *c; c++) { kit_put(x, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c); }
-    kit_put(x, "_VERIFY\n#include <stdio.h>\n\n");
+    kit_put(x, "_VERIFY\n#include <stdio.h>\n#include <string.h>\n\n");
     for (int i = 0; i < e->ninputs; i++) {
         tensor_t *t = e->inputs[i];
         const kit_place_t *p = kit_place_of(x, t);
@@ -338,7 +372,7 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
         }
         kit_put(x, "};\n");
     }
-    kit_put(x, "    double most = 0;\n");
+    kit_put(x, "    double most = 0;\n    long differ = 0;\n");
     for (int i = 0; i < e->noutputs; i++) {
         const kit_place_t *p = kit_place_of(x, e->outputs[i]);
         kit_put(x, "    static %s got_%s[%lld];\n", kit_type(p->dtype), p->name, kit_export__size(p->numel));
@@ -346,29 +380,19 @@ KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const
     kit_put(x, x->draws ? "    %s_init(%lluu);\n" : "    %s_init();\n", name, (unsigned long long)rng.seed);
     if (x->draws) { kit_put(x, "    stream = %lluu;\n", (unsigned long long)rng.offset); }
     kit_put(x, "    for (int r = 0; r < %d; r++) {\n", e->replays);
-    if (kit_export__total(e)) { kit_put(x, "        int n = 0;\n"); }
     kit_put(x, "        if (%s_step(", name);
     kit_export__parameters(x, e, 0);
     kit_put(x, ")) { return 1; }\n");
     for (int i = 0; i < e->noutputs; i++) {
         const kit_place_t *p = kit_place_of(x, e->outputs[i]);
-        if (!p->numel) { continue; }
-        kit_put(x, "        for (int i = 0; i < %lld; i++, n++) {\n", (long long)p->numel);
-        kit_put(
-            x,
-            "            double got = (double)got_%s[i], size = want[r][n] < 0 ? -want[r][n] : want[r][n];\n",
-            p->name);
-        kit_put(x, "            double off = got < want[r][n] ? want[r][n] - got : got - want[r][n];\n");
-        kit_put(
-            x,
-            "            if (got == want[r][n] || (got != got && want[r][n] != want[r][n])) { continue; }\n");
-        kit_put(x,
-                "            off /= 1 + size;\n            most = off > most || off != off ? off : most;\n");
-        kit_put(x, "        }\n");
+        if (p->numel) { kit_export__compare(x, p); }
     }
-    kit_put(x, "    }\n    printf(\"%s: %d steps, largest difference %%g\\n\", most);\n", name, e->replays);
-    const char *bound = e->int8 ? "0.05" : "1e-4";
-    kit_put(x, "    return !(most <= %s);\n}\n#endif\n", exact ? "0" : bound);
+    kit_put(x, "    }\n    if (!differ) { printf(\"%s: %d steps, all bits are the same\\n\"); }\n", name,
+            e->replays);
+    kit_put(x, "    if (differ) { printf(\"%s: %%ld numbers differ, by %%g at most\\n\", differ, most); }\n",
+            name);
+    const char *passes = e->int8 ? "most <= 0.05" : "most <= 1e-4";
+    kit_put(x, "    return !(%s);\n}\n#endif\n", exact ? "differ == 0" : passes);
     return 1;
 }
 

@@ -12,8 +12,8 @@
 #endif
 #include <time.h>
 #include "zoo.h"
-#define KIT_READERS_IMPLEMENTATION
-#include "../kit/readers.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../kit/idx.h"
 #define KIT_SETTING_IMPLEMENTATION
 #include "../kit/setting.h"
 

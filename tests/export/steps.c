@@ -301,7 +301,11 @@ static tensor_t *dims(nn_module_t *m, tensor_t *x) {
                       tensor_sum_dim(tensor_sum_dim(z, 5, 0), 2, 0));
 }
 
+static tensor_t *scaled(nn_module_t *m, tensor_t *x) { return tensor_mul_scalar(nn_forward(m, x), 0.5); }
+
 static void inferences(void) {
+    const float signs[4] = {1, -0.0f, NAN, -INFINITY};
+    CHECK(infer("signs", nn_identity(), tensor_from(signs, TENSOR_F32, 4), scaled, 0) == 0);
     CHECK(infer("dims", nn_relu(), tensor_randn(2, 3, 4, 2, 5, 2, 3), dims, 0) == 0);
     CHECK(infer("softmax", nn_eval(net(nn_relu(), nn_softmax(1))), tensor_randn(ITEMS, 8), plain, 0) == 0);
     CHECK(infer("sums", nn_eval(net(nn_hardtanh(-1, 1), NULL)), tensor_randn(ITEMS, 8), sums, 0) == 0);

@@ -1,8 +1,8 @@
-// idx.c - examples/kit/readers.h: IDX files. FORMAT, or as many elements as the file holds
+// idx.c - examples/kit/idx.h: IDX files. FORMAT, or as many elements as the file holds
 #include "fuzz.h"
 
-#define KIT_READERS_IMPLEMENTATION
-#include "../../examples/kit/readers.h"
+#define KIT_IDX_IMPLEMENTATION
+#include "../../examples/kit/idx.h"
 
 static void idx_setup(void) {}
 static void idx(const uint8_t *data, size_t size) {
