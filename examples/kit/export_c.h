@@ -323,7 +323,8 @@ static char *kit_export__take(kit_export_state_t *x) {
 }
 
 // The names of the inputs or outputs: each can be one, and is there once.
-static int kit_export__list(kit_export_state_t *x, const char *const *names, int n, const char *what) {
+static int kit_export__own_names(kit_export_state_t *x, const char *const *names, int n,
+                                 const char *what) {
     for (int i = 0; i < n && names; i++) {
         if (!kit_export__name(x, names[i], 1)) { return 0; }
         for (int k = 0; k < i; k++) {
@@ -337,8 +338,8 @@ static int kit_export__list(kit_export_state_t *x, const char *const *names, int
 
 static int kit_export__names(kit_export_state_t *x, const kit_export_t *e) {
     return kit_export__name(x, e->name ? e->name : "step", 0) &&
-           kit_export__list(x, e->input_names, e->ninputs, "inputs") &&
-           kit_export__list(x, e->output_names, e->noutputs, "outputs");
+           kit_export__own_names(x, e->input_names, e->ninputs, "inputs") &&
+           kit_export__own_names(x, e->output_names, e->noutputs, "outputs");
 }
 
 // Adds the program that repeats the steps, behind the numbers that only it has.
