@@ -38,14 +38,15 @@
 //
 // NAMES      A PyTorch user can guess them: tensor_ + the name in torch.*, torch.nn.functional.* or the
 //            tensor method; a trailing _ works in place. Argument order, defaults, broadcasting, type
-//            promotion and NaN rules are PyTorch's, except: sign(NaN) is NaN; float to integer conversion
-//            saturates (NaN gives 0); shifts by too much give 0 or the sign; a scalar that is an integral
-//            number keeps an integer tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no
-//            weak scalar types); a negative number is not wrapped before it is combined with a u8 tensor;
-//            clamp passes the gradient on at its bounds; a 0-d index tensor counts as a tensor (in Python as
-//            a number). Where PyTorch has no kernel for a dtype, there is one: hypot, logaddexp, logaddexp2
-//            of integers give f32, fmod, remainder, pow and floor_divide of bools give bools, and sub takes a
-//            bool beside another dtype (two bools are refused).
+//            promotion and NaN rules are PyTorch's, except: tensor_full has the value first, as the dims come
+//            last in a variadic call; sign(NaN) is NaN; float to integer conversion saturates (NaN gives 0);
+//            shifts by too much give 0 or the sign; a scalar that is an integral number keeps an integer
+//            tensor's dtype (0 and 1 a bool's), a fraction turns it to f32 (C has no weak scalar types); a
+//            negative number is not wrapped before it is combined with a u8 tensor; clamp passes the gradient
+//            on at its bounds; a 0-d index tensor counts as a tensor (in Python as a number). Where PyTorch
+//            has no kernel for a dtype, there is one: hypot, logaddexp, logaddexp2 of integers give f32,
+//            fmod, remainder, pow and floor_divide of bools give bools, and sub takes a bool beside another
+//            dtype (two bools are refused).
 // SHAPES     Functions that take a shape are variadic in C and C++: tensor_zeros(2, 3). Each has a twin
 //            whose name ends in _n and that takes (const int64_t *dims, int ndim). A tensor has at most 8
 //            dimensions. A dim < 0 counts from the end.
@@ -33788,6 +33789,8 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
 // -> 0, or the code after raising
 TENSOR__FN int tensor__graph_bad(const tensor_graph_t *g, const char *op) {
     TENSOR__REFUSE_CODE(!TENSOR__GIVEN(g), POISONED, "%s: the graph is NULL, as its capture failed", op);
+    TENSOR__REFUSE_CODE(g->recorder.again != tensor__capture_again, OWNER,
+                        "%s: what was given is not a graph (a module, a tensor?)", op);
     TENSOR__REFUSE_CODE(g->state == TENSOR__GRAPH_OPEN, OWNER, "%s: the graph is being captured", op);
     TENSOR__REFUSE_CODE(g->state != TENSOR__GRAPH_READY, OWNER, "%s: the graph was freed", op);
     return 0;

@@ -1804,7 +1804,8 @@ TENSOR_API tensor_t *nn_rnn_forward(nn_module_t *m, tensor_t *x, tensor_t **h);
 //            pad_packed_sequence(total_length=T) give together: y is 0 after the end of an item, its state is
 //            that of its last step, and the other direction begins there
 //   -> y, h, c, all new (c NULL except for LSTM);  grad through time
-//   errors  SHAPE, DTYPE, INDEX (a length), UNSUPPORTED (another kind of module; lengths for a cell)
+//   errors  SHAPE, DTYPE, INDEX (a length), UNSUPPORTED (another kind of module; lengths for a cell; c, but
+//      for LSTM)
 typedef struct nn_recurrent_args_t {
     const char *site_ TENSOR_INIT;
     nn_module_t *module TENSOR_INIT;
@@ -2196,9 +2197,9 @@ TENSOR__IN_LINE nn_module_t *nn__append_to(nn__module_t sequential, nn__module_t
 #define nn_append(...) __extension__ nn__stamp(TENSOR__IN(nn_append), nn__append_to(__VA_ARGS__))
 #else
 #define nn_append(...) NN__CALL(nn_append, __VA_ARGS__)
+#endif
 #define nn_register_parametrization(...) NN__CALL(nn_register_parametrization, __VA_ARGS__)
 #define nn_remove_parametrizations(...) NN__CALL(nn_remove_parametrizations, __VA_ARGS__)
-#endif
 #define nn_relu(...) NN__CALL(nn_relu, __VA_ARGS__)
 #define nn_tanh(...) NN__CALL(nn_tanh, __VA_ARGS__)
 #define nn_sigmoid(...) NN__CALL(nn_sigmoid, __VA_ARGS__)
@@ -2790,7 +2791,8 @@ typedef struct nn_one_cycle_lr_args_t {
     double div_factor TENSOR_INIT, final_div_factor TENSOR_INIT;            // 25 1e4
     int three_phase TENSOR_INIT;            // falls as long as it rose, then to the end
 } nn_one_cycle_lr_args_t;
-//   -> code;  errors POISONED, SHAPE (rate, momentum), UNSUPPORTED (the optimizer has no momentum)
+//   -> code;  errors POISONED, SHAPE (rate, momentum, total_steps, pct_start, anneal_strategy), UNSUPPORTED
+//      (the optimizer has no momentum)
 TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a);
 TENSOR_API nn_one_cycle_lr_args_t nn_one_cycle_lr_defaults(void);
 #define nn_one_cycle_lr(optimizer, step, max_lr, ...)                                                        \
@@ -2811,7 +2813,7 @@ typedef struct nn_cyclic_lr_args_t {
     int no_cycle_momentum TENSOR_INIT;
     double base_momentum TENSOR_INIT, max_momentum TENSOR_INIT;             // 0.8 0.9
 } nn_cyclic_lr_args_t;
-//   -> code;  errors as nn_one_cycle_lr
+//   -> code;  errors as nn_one_cycle_lr, SHAPE (step_size_up, mode)
 TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a);
 TENSOR_API nn_cyclic_lr_args_t nn_cyclic_lr_defaults(void);
 #define nn_cyclic_lr(optimizer, step, base_lr, ...)                                                          \
@@ -2907,7 +2909,8 @@ typedef struct nn_sampler_t {
 //   weights      f32 or f64 [len], finite, >= 0, not all 0
 //   num_samples  of an epoch
 //   replacement  0: each sample at most once; then as many weights as samples must be > 0
-//   -> struct that borrows weights;  errors of nn_data_loader: SHAPE, DTYPE
+//   -> struct that borrows weights;  errors of nn_data_loader: SHAPE (not one for each sample), DTYPE; of
+//      nn_next: SHAPE (a weight that is negative or not finite, too few above 0)
 TENSOR_API nn_sampler_t nn_weighted_random_sampler(tensor_t *weights, int64_t num_samples, int replacement);
 
 // The share of one of several processes (torch.utils.data.DistributedSampler): every world_size-th sample
@@ -2959,7 +2962,8 @@ TENSOR_API int nn_next(nn_data_loader_t *l, nn_batch_t *b);
 TENSOR_API int64_t nn_num_batches(nn_data_loader_t *l);
 
 // Goes to where the loader is that many batches after it was made (to resume from a checkpoint). A dataset
-// with next begins its first epoch again and passes over as many batches.
+// with next begins its first epoch again and passes over as many batches, also into later epochs, but not
+// over one without a batch; if an epoch ends just there, nn_next says so first.
 //   -> code;  errors SHAPE (negative), POISONED
 TENSOR_API int nn_seek(nn_data_loader_t *l, int64_t batches);
 
@@ -3124,7 +3128,8 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
-// step takes one batch). After an error all of it is unchanged.
+// step takes one batch; a stream whose epochs may have no batch: nn_checkpoint_load). After an error all of
+// it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
@@ -9028,8 +9033,9 @@ TENSOR__FN int nn__triple(const char *op, const char *what, int rank, int64_t v,
         int wide = w >= 0 && rank < 2;
         int64_t given = wide ? w : h;
         const char *plural = rank == 1 ? "" : "s";
-        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s", op, what,
-                      wide ? "w" : "h", given, rank, plural);
+        const char *hint = given == 0 ? " (a struct of options begins with its _defaults())" : "";
+        return NN__NO(TENSOR_ERR_SHAPE, "%s: %s_%s is %d, must be left out: images have %i dim%s%s", op, what,
+                      wide ? "w" : "h", given, rank, plural, hint);
     }
     to[2] = rank > 1 && w >= 0 ? w : v;
     if (rank > 1) { to[1] = rank > 2 && h >= 0 ? h : v; }
@@ -13886,6 +13892,15 @@ TENSOR__FN int nn__open_module(const nn_module_t *m) {
     return nn__is_module(m) && m->impl && m->impl->module == m;
 }
 
+// What an object is that is not of the kind that is wanted, for errors.
+TENSOR__FN const char *nn__given(const void *object) {
+    const tensor_t *t = (const tensor_t *)object;
+    uint32_t mark;
+    memcpy(&mark, (const char *)object + offsetof(nn_module_t, state_), sizeof mark);
+    if (mark == NN__A_MODULE) { return "a module"; }
+    return t->state == TENSOR__LIVE || t->state == TENSOR__DEAD ? "a tensor" : "another object";
+}
+
 // Raises the error of a module that cannot be used.
 TENSOR__FN int nn__unusable(const char *op, const char *what, const nn_module_t *m) {
     int code = tensor_error_code();
@@ -17208,7 +17223,10 @@ TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
     tensor_state_t s = nn__no_state();
     nn__state_scope_t b = nn__state_begin(((const nn__rnn_layer_t *)m)->net);
     int good = 1;
-    if (a.lengths) { good = nn__ends(&padded, (const nn__rnn_layer_t *)m, a.x, a.lengths); }
+    if (a.c && !b.c) {
+        good = NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: c is given, must be NULL for the module %s", op, m->name);
+    }
+    if (a.lengths && good) { good = nn__ends(&padded, (const nn__rnn_layer_t *)m, a.x, a.lengths); }
     rest.padded = a.lengths ? &padded : NULL;
     tensor_t *h = (tensor_scalar)(0, TENSOR_F32), *c = b.c ? (tensor_scalar)(0, TENSOR_F32) : NULL;
     rest.to_h = &h;
@@ -17668,11 +17686,13 @@ TENSOR__FN tensor_t *nn__transformer(nn_module_t *m, const nn_transformer_args_t
     const nn_module_t *layers = nn__kid(m, "layers");
     nn_module_t *norm = nn__kid(m, "norm");
     nn_transformer_args_t b = *a;
+    if (layers) { TENSOR__(push_path)(nn__self(), layers->impl->key); }
     for (int k = 0; layers && k < layers->impl->nslots; k++) {
         b.module = layers->impl->slot[k].child->module;
         b.site_ = NULL;
         b.x = nn_transformer_forward_with(b);
     }
+    if (layers) { TENSOR__(pop_path)(nn__self()); }
     return norm ? (nn_forward)(norm, b.x) : b.x;
 }
 
@@ -18244,7 +18264,7 @@ TENSOR__FN nn_module_t *nn__make_adaptive_softmax(const nn_adaptive_log_softmax_
     }
     if (!rises) {
         return NN__REFUSE("%s: cutoffs must rise, in 1..%d, at least 1 of them (got %i)", op,
-                          a->n_classes - 1, n);
+                          nn__max(a->n_classes, 1) - 1, n);
     }
     if (!(a->div_value > 0)) { return nn__refuse_number(op, "div_value must be > 0", a->div_value); }
     nn_module_t *m = (nn_module_t *)nn__make(NN__KIND(ADAPTIVE));
@@ -19358,21 +19378,19 @@ TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     TENSOR__(bury)(o, TENSOR__OPTIMIZER);
 }
 
+TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
+    nn__optimizer_close((nn_optimizer_t *)(void *)o);
+}
+
 // If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
-    uint32_t mark;
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
-    memcpy(&mark, (const char *)o + offsetof(nn_module_t, state_), sizeof mark);
-    if (mark == NN__A_MODULE) {
-        return NN__ERROR(TENSOR_ERR_OWNER, "%s: a module was given, its optimizer is wanted%s", op,
+    if (o->owned.destroy != nn__optimizer_shutdown) {
+        return NN__ERROR(TENSOR_ERR_OWNER, "%s: %s was given, its optimizer is wanted%s", op, nn__given(o),
                          strcmp(op, "zero_grad") == 0 ? " (or nn_module_zero_grad)" : "");
     }
     if (!o->dead) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_OWNER, "%s: the optimizer was freed", op);
-}
-
-TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
-    nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
 // The same for functions that change it or its states.
@@ -21357,6 +21375,16 @@ NN__FILL_DEFAULTS(nn_cyclic_lr, a,
 
 TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
     if (!NN__TAKE("one_cycle_lr", nn_one_cycle_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
+    int code = TENSOR_OK;
+    if (a.total_steps < 1) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: total_steps must be > 0 (got %d)", a.total_steps);
+    } else if (!(a.pct_start >= 0 && a.pct_start <= 1)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: pct_start must be in 0..1 (got %g)", a.pct_start);
+    } else if (a.anneal_strategy != NN_ANNEAL_COS && a.anneal_strategy != NN_ANNEAL_LINEAR) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: anneal_strategy must be NN_ANNEAL_COS or "
+                         "NN_ANNEAL_LINEAR (got %i)", a.anneal_strategy);
+    }
+    if (code != TENSOR_OK) { return tensor__at_int(a.site_, code); }
     double first = a.max_lr / a.div_factor, total = (double)a.total_steps;
     // At the ends of the phases: the step, the rate, the momentum. Phase k goes from k to k + 1.
     double at[4], rate[4], momentum[4];
@@ -21388,6 +21416,11 @@ TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a) {
     double step = (double)nn__max(a.step, 0);
     if (!(up > 0)) {
         NN__FAIL(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got %d)", a.step_size_up);
+        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
+    }
+    if (a.mode != NN_TRIANGULAR && a.mode != NN_TRIANGULAR2 && a.mode != NN_EXP_RANGE) {
+        NN__FAIL(TENSOR_ERR_SHAPE,
+                 "cyclic_lr: mode must be NN_TRIANGULAR, NN_TRIANGULAR2 or NN_EXP_RANGE (got %i)", a.mode);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
     double cycle = floor(step / (up + down)), at = step - cycle * (up + down);
@@ -21476,6 +21509,7 @@ struct nn_data_loader_t {
     int64_t room, first, queued;
     int ended, over;            // ended: the stream has no more; over: nn_next has yet to say so
     int64_t taken, pass;        // the stream's next sample; batches that it still has to skip
+    int passes_ends;            // to skip them, ends of epochs too
     int drop_last;
 };
 
@@ -21597,16 +21631,19 @@ TENSOR__FN int nn__called_back(const nn_data_loader_t *l) {
     return inside;
 }
 
+TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
+    nn__loader_close((nn_data_loader_t *)(void *)o);
+}
+
 // If l cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
     if (!l) { return nn__poisoned(op, "the loader", l); }
+    if (l->owned.destroy != nn__loader_shutdown) {
+        return NN__ERROR(TENSOR_ERR_OWNER, "%s: %s was given, a loader is wanted", op, nn__given(l));
+    }
     if (l->dead) { return NN__ERROR(TENSOR_ERR_OWNER, "%s: the loader was freed", op); }
     if (!nn__called_back(l)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_OWNER, "%s: not in a function of the loader's own dataset", op);
-}
-
-TENSOR__FN void nn__loader_shutdown(tensor__owned_t *o) {
-    nn__loader_close((nn_data_loader_t *)(void *)o);
 }
 
 TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
@@ -21821,6 +21858,7 @@ TENSOR_API int (nn_seek)(nn_data_loader_t *l, int64_t batches) {
     if (batches < 0) { return NN__ERROR(TENSOR_ERR_SHAPE, "seek: batches must be >= 0 (got %d)", batches); }
     if (l->set.next) {
         nn__loader_place(l, 0, batches);
+        l->passes_ends = batches < (int64_t)1 << 53;        // else the first epoch ends
     } else if (l->batches > 0) {
         nn__loader_place(l, batches / l->batches, batches % l->batches);
     } else {
@@ -22153,20 +22191,18 @@ TENSOR__FN void nn__collate(const nn_data_loader_t *l, nn__coming_t *c) {
 
 // The next rows of a stream. c->rows becomes what there were.
 TENSOR__FN void nn__next_rows(nn_data_loader_t *l, nn__coming_t *c) {
-    int64_t i = -l->pass * l->batch;        // skipped rows are written to the first row
-    l->pass = 0;
+    int64_t i = 0;
     for (; i < c->rows; i++) {
-        size_t row = (size_t)(i > 0 ? i : 0);
-        char *y = c->y_rows ? c->y_rows + row * l->y_row : NULL;
+        char *y = c->y_rows ? c->y_rows + (size_t)i * l->y_row : NULL;
         c->bad = l->taken;
-        c->returned = nn__get_sample(l, l->taken, l->taken, c->x_rows + row * l->x_row, y);
+        c->returned = nn__get_sample(l, l->taken, l->taken, c->x_rows + (size_t)i * l->x_row, y);
         c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
         if (c->code) { return; }
         if (c->returned == NN_END) { break; }
         l->taken++;
     }
     c->last = i < c->rows;
-    if (i < 0 || (c->last && l->drop_last)) { i = 0; }
+    if (c->last && l->drop_last) { i = 0; }
     c->rows = i;
 }
 
@@ -22374,6 +22410,47 @@ TENSOR__FN void nn__loader_rewind(nn_data_loader_t *l) {
     l->epoch++;
 }
 
+// Skips what a stream has before the place that was sought; all its samples are written to one row. What one
+// of them raises is in c. 0 after raising
+TENSOR__FN int nn__pass_over(nn_data_loader_t *l, nn__coming_t *c) {
+    if (!nn__prepare(l, c, l->position)) { return 0; }
+    int held = TENSOR__(hold_errors)(1);
+    l->hand[0] = nn__self();
+    while (l->taken < l->pass * l->batch && !c->code && !l->ended) {
+        c->bad = l->taken;
+        c->returned = nn__get_sample(l, l->taken, l->taken, c->x_rows, c->y_rows);
+        c->code = nn__note(c->returned == NN_END ? 0 : c->returned, c->text, sizeof c->text);
+        if (c->returned != NN_END || c->code) {
+            l->taken++;
+            continue;
+        }
+        int64_t batches = l->taken / l->batch + (l->taken % l->batch != 0 && !l->drop_last);
+        if (l->passes_ends && batches > 0 && batches < l->pass) {
+            l->pass -= batches;
+            l->position = l->pass;
+            l->epoch++;
+            l->taken = 0;
+        } else {
+            l->ended = 1;
+        }
+    }
+    l->hand[0] = NULL;
+    l->pass = 0;
+    TENSOR__(hold_errors)(held);
+    return 1;
+}
+
+// The batch at position, or what a sample raised. 0 after raising
+TENSOR__FN int nn__come(nn_data_loader_t *l, nn__coming_t *c) {
+    if (l->pass > 0) {
+        if (!nn__pass_over(l, c)) { return 0; }
+        if (c->code) { return 1; }
+        nn__drop_coming(c);
+    }
+    if (nn__order(l) != TENSOR_OK) { return 0; }
+    return l->workers ? nn__await(l, c) : nn__make_now(l, c);
+}
+
 // The next batch of this epoch, on the host. 0 = the epoch ends, or raised.
 TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
     if (!nn__there("next", "the batch", b)) { return 0; }
@@ -22384,10 +22461,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
     if (l->crew && !TENSOR__(crew_here)(l->crew)) { nn__loader_place(l, l->epoch, l->position); }
     nn__coming_t c;
     memset((void *)&c, 0, sizeof c);
-    if (l->position < l->batches) {
-        if (nn__order(l) != TENSOR_OK) { return 0; }
-        if (!(l->workers ? nn__await(l, &c) : nn__make_now(l, &c))) { return 0; }
-    }
+    if (l->position < l->batches && !nn__come(l, &c)) { return 0; }
     if (c.code) {
         if (c.text[0]) {
             NN__FAIL(c.code, "next: sample %d: %s", c.bad, c.text);
@@ -22419,6 +22493,7 @@ TENSOR__FN int nn__fetch(nn_data_loader_t *l, nn_batch_t *b) {
 }
 
 TENSOR_API int (nn_next)(nn_data_loader_t *l, nn_batch_t *b) {
+    if (l && l->owned.destroy != nn__loader_shutdown) { return nn__fetch(l, b); }       // which raises
     if (b && l && l->over) {        // the batch ahead was looked for beyond the stream's end
         b->x = b->y = TENSOR__(poison);
         b->size = l->over = 0;
@@ -26540,6 +26615,7 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
         nn__loader_place(c->loader, t->loader[1], t->loader[2]);        // first: workers read the seed
+        c->loader->passes_ends = 0;
         memcpy(&c->loader->seed, &t->loader[0], sizeof c->loader->seed);
         c->loader->order_epoch = -1;
     }

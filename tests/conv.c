@@ -851,6 +851,11 @@ static void errors(void) {
                  "conv2d: stride_h is 2, must be left out: images have 2 dims");
     CHECK_POISON(tensor_conv1d(line, line, NULL, .padding_w = 2), TENSOR_ERR_SHAPE,
                  "conv1d: padding_w is 2, must be left out: images have 1 dim");
+    tensor_conv_args_t zeroed;
+    memset((void *)&zeroed, 0, sizeof zeroed);
+    zeroed.x = x;
+    zeroed.weight = w;
+    CHECK_POISON(tensor_conv2d_with(zeroed), TENSOR_ERR_SHAPE, "begins with its _defaults()");
     CHECK_POISON(tensor_conv2d(x, w, NULL, 2, .same = 1), TENSOR_ERR_SHAPE, "same needs stride 1");
     CHECK_POISON(tensor_conv2d(x, w, NULL, .dilation = 3), TENSOR_ERR_SHAPE,
                  "(7 with dilation) is larger than");

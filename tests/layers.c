@@ -231,6 +231,8 @@ static void adaptive(void) {
     nn_free(net);
     CHECK(nn_adaptive_log_softmax_with_loss(8, 20, .cutoffs = TENSOR_DIMS(10, 10)) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "cutoffs must rise, in 1..19");
+    CHECK(nn_adaptive_log_softmax_with_loss(8, INT64_MIN, .cutoffs = TENSOR_DIMS(2)) == NULL);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "cutoffs must rise, in 1..0");
     CHECK(nn_adaptive_log_softmax_with_loss(8, 20, .cutoffs = TENSOR_DIMS(20)) == NULL);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "cutoffs");
     CHECK(nn_adaptive_log_softmax_with_loss(8, 20) == NULL);

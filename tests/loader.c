@@ -538,6 +538,16 @@ static void streams(void) {
             CHECK(drop || tensor_item_i64(tensor_at(b.x, "2")) == 10);
             CHECK(nn_seek(l, INT64_MAX) == 0 && nn_next(l, &b) == 0);
             nn_data_loader_free(l);
+            // Into the second epoch: batch 1 of it; its end; the third one has no batch.
+            const int first = drop ? 5 : 6;
+            l = nn_data_loader(d, .batch_size = 2, .num_workers = w, .drop_last = drop);
+            CHECK(nn_seek(l, first + 1) == 0 && nn_next(l, &b) && b.epoch == 1 && b.index == 1);
+            CHECK(tensor_item_i64(tensor_at(b.x, "0")) == 102 && nn_next(l, &b) == 0);
+            CHECK(nn_next(l, &b) == 0 && nn_next(l, &b) && b.epoch == 3 && b.index == 0);
+            CHECK(nn_seek(l, first + 2) == 0 && nn_next(l, &b) == 0 && nn_next(l, &b) == 0);
+            CHECK(nn_next(l, &b) && b.epoch == 3 && tensor_item_i64(tensor_at(b.x, "0")) == 300);
+            CHECK(nn_seek(l, first + 3) == 0 && nn_next(l, &b) == 0 && nn_next(l, &b) && b.epoch == 3);
+            nn_data_loader_free(l);
         }
     }
     CHECK_OK();
@@ -693,6 +703,31 @@ static void far_places(void) {
     remove(path);
 }
 
+// An object of another kind is noticed before it is read as a loader.
+static void other_objects(void) {
+    nn_module_t *net = nn_linear(2, 2);
+    nn_optimizer_t *o = nn_sgd(net);
+    tensor_t *t = tensor_ones(2);
+    nn_data_loader_t *l = nn_data_loader(nn_tensor_dataset(tensor_ones(2, 1), NULL));
+    nn_batch_t b;
+    CHECK(nn_next((nn_data_loader_t *)(void *)o, &b) == 0);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "next: another object was given, a loader is wanted");
+    CHECK(nn_next((nn_data_loader_t *)(void *)net, &b) == 0);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "next: a module was given, a loader is wanted");
+    CHECK(nn_seek((nn_data_loader_t *)(void *)t, 0) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "seek: a tensor was given, a loader is wanted");
+    CHECK(nn_zero_grad((nn_optimizer_t *)(void *)t) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "zero_grad: a tensor was given, its optimizer is wanted");
+    CHECK(nn_step((nn_optimizer_t *)(void *)l) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "step: another object was given, its optimizer is wanted");
+    CHECK(tensor_graph_replay((tensor_graph_t *)(void *)net) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: what was given is not a graph");
+    CHECK(nn_next(l, &b) == 1);
+    nn_data_loader_free(l);
+    nn_optimizer_free(o);
+    nn_free(net);
+}
+
 int main(void) {
 #ifndef _WIN32
     RUN(in_the_background);
@@ -714,5 +749,6 @@ int main(void) {
     RUN(far_places);
     RUN(collated);
     RUN(forked);
+    RUN(other_objects);
     return test_report();
 }

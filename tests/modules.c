@@ -582,6 +582,7 @@ static void distance_of_the_user(void) {
 static void masks_are_inputs(void) {
     nn_module_t *layer = nn_transformer_encoder_layer(8, 2, .feedforward = 12, .dropout = 0);
     nn_module_t *encoder = nn_eval(nn_transformer_encoder(layer, 2, NULL));
+    CHECK_POISON(nn_forward(encoder, tensor_ones(3, 2, 7)), TENSOR_ERR_SHAPE, "in layers.0.self_attn");
     nn_module_t *decoder = nn_eval(nn_transformer_decoder(
         nn_transformer_decoder_layer(8, 2, .feedforward = 12, .dropout = 0), 2, NULL));
     tensor_t *x = tensor_randn(5, 3, 8), *memory = tensor_randn(4, 3, 8);

@@ -215,7 +215,8 @@ static void of_a_program(void) {
     m = nn_linear(3, 2);
     CHECK(nn_register_parametrization(m, "weight", &small) == m && m->code == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE,
-                "register_parametrization: \"weight\" [2,3] must keep its shape, would become [3]");
+                "register_parametrization: \"weight\" [2,3] must keep its shape, would become [3] at "
+                "parametrized.c:");         // the place of this call
     CHECK_POISON(nn_forward(m, x), TENSOR_ERR_SHAPE, "module Linear failed when it was made");
     nn_free(m);
     m = nn_weight_norm(nn_linear(3, 2), .name = "nothing");

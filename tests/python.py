@@ -107,6 +107,22 @@ def gradients():
     refused("requires grad; pass on tensor_detach", lambda: np.from_dlpack(w))
 
 
+# NumPy has no bf16: what it refuses is freed, and nothing is printed.
+def refused_capsules():
+    before, said, hook = live(), [], sys.unraisablehook
+    sys.unraisablehook = said.append
+    x = t.ones([1000]).to(t.BF16)
+    try:
+        np.from_dlpack(x)
+        check(False, "NumPy takes bf16")
+    except Exception:
+        pass
+    sys.unraisablehook = hook
+    del x
+    gc.collect()
+    check(live() == before and not said, f"{live() - before} tensors of a refused capsule stay, {said}")
+
+
 # copy.copy gives the same tensor, copy.deepcopy one with its own memory, as PyTorch; each is freed once.
 def copies():
     before = live()
@@ -354,7 +370,8 @@ def as_torch():
     check(want.item() < 1.0, "it does not learn: %g" % want.item())
 
 
-for test in (bound, found, calls, gradients, copies, iterates, compares, converts, lists, numpy_shares, many, leaks, trains):
+for test in (bound, found, calls, gradients, refused_capsules, copies, iterates, compares, converts, lists,
+             numpy_shares, many, leaks, trains):
     test()
 for test in (torch_shares, as_torch):
     if torch:

@@ -115,6 +115,10 @@ static void states(void) {
     tensor_state_t s = nn_recurrent_forward(m[2], tensor_randn(2, 3), .lengths = lengths);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "lengths is given, must be NULL for a cell");
     CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h) && tensor_is_poison(s.c));
+    tensor_t *begin = tensor_zeros(1, 2, 4);
+    s = nn_recurrent_forward(m[1], x, .h = begin, .c = begin);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "recurrent_forward: c is given, must be NULL for the module GRU");
+    CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h));
     nn_module_t *other = nn_linear(3, 4);
     nn_recurrent_forward(other, x);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "recurrent_forward: the module is a Linear, must be made by nn_rnn");

@@ -269,7 +269,7 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
         const uint64_t d = (uint64_t)v->shape.dims[k], s = (uint64_t)v->stride.dims[k];
         if (d > 1 && s > room / (d - 1)) { return "a tensor reaches beyond its storage"; }
         last += s * (d - 1);
-        if (last > room || numel > most / d) { return "a tensor has more elements than its storage"; }
+        if (last > room || numel > most / d) { return "a view has more elements than its storage"; }
         numel *= d;
     }
     if (numel > 0 && last >= room) { return "a tensor reaches beyond its storage"; }

@@ -267,10 +267,10 @@ _capsule_rename = _python("PyCapsule_SetName", ctypes.c_int, ctypes.c_void_p, ct
 
 @ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
 def _end_capsule(capsule):
-    for name, _, at, _ in _capsules:
-        if _capsule_is(capsule, name):
-            m = ffi.cast("char *", _capsule_pointer(capsule, name))
-            ffi.cast("void (**)(void *)", m + at)[0](m)
+    ctypes.pythonapi.PyErr_Clear()      # of who refused the tensor (NumPy: bf16): with it, no call would work
+    for name, _, at, _ in (c for c in _capsules if _capsule_is(capsule, c[0])):
+        m = ffi.cast("char *", _capsule_pointer(capsule, name))
+        ffi.cast("void (**)(void *)", m + at)[0](m)
 
 
 def from_dlpack(x):
