@@ -2598,7 +2598,7 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 #define TCU_POINTWISE_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)    \
     TENSOR_OPS_COMPARE(X) TENSOR_OPS_BITWISE(X)
 #define TCU_BACKWARD_ROWS(X) TENSOR_OPS_UNARY(X) TENSOR_OPS_COPY(X) TENSOR_OPS_BINARY(X) TENSOR_OPS_TERNARY(X)
-#else
+#elif !defined(TCU_BACKWARD_ROWS)
 #define TCU_BACKWARD_ROWS(X) X(EXP, exp) X(GELU_TANH, gelu_tanh) X(MUL, mul) X(LERP, lerp)
 #endif
 #define TCU_DOUBLE_ROWS(X) TENSOR_OPS_DOUBLE1(X) TENSOR_OPS_DOUBLE2(X)
@@ -7260,18 +7260,39 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 //
 // cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
 // block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
-// network has to leave the device. Rejected: implicit GEMM here (cuDNN has it).
+// network has to leave the device. With channels innermost, threads that are neighbours have neighbouring
+// channels; a weight is laid out for that, images are not. Rejected: implicit GEMM here (cuDNN has it).
 // On the CPU: >>impl-conv, >>impl-direct, >>impl-pool, >>impl-norm.
 // ------------------------------------------------------------------------------
 
 typedef tensor_window_params_t window_t;
+
+// Images of a convolution, and the steps between elements of neighbouring channels and pixels: row-major, or
+// with channels innermost.
+struct images_t {
+    int64_t channels, pixels, channel, pixel;
+};
 
 struct conv_t {
     window_t g;
     const void *a, *b, *bias;                   // a: x, or the gradient; b: weight, or x
     void *y;
     int64_t images, cg, og, n;                  // channels in, out of a group; results
+    bool last;                                  // channels are innermost
+    images_t in, out;
+    struct { int64_t out, in, tap; } w;         // steps of the weight
 };
+
+// Where result i of y is, in the order of memory.
+struct result_t {
+    int64_t image, channel, pixel;
+};
+__device__ inline result_t result_at(const images_t &y, bool last, int64_t i) {
+    const int64_t inner = last ? y.channels : y.pixels;
+    const int64_t outer = last ? y.pixels : y.channels;
+    const int64_t row = i / inner, image = row / outer, low = i - row * inner, high = row - image * outer;
+    return last ? result_t{image, low, high} : result_t{image, high, low};
+}
 
 template <class C> __device__ inline C multiply_add(C a, C b, C c) {
     if constexpr (same_type<C, float>::value) {
@@ -7283,28 +7304,28 @@ template <class C> __device__ inline C multiply_add(C a, C b, C c) {
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_forward(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-    int64_t plane = g.in[0] * g.in[1] * g.in[2], channels = v.og * g.groups;
-    for (int64_t i = thread_index(); i < v.n; i += step) {
-        int64_t x = i % g.out[2], y = i / g.out[2] % g.out[1], z = i / g.out[2] / g.out[1] % g.out[0];
-        int64_t o = i / g.out[2] / g.out[1] / g.out[0] % channels;
-        int64_t image = i / g.out[2] / g.out[1] / g.out[0] / channels;
-        const T *from = (const T *)v.a + (image * v.cg * g.groups + o / v.og * v.cg) * plane;
-        const T *w = (const T *)v.b + o * v.cg * taps;
-        C sum = v.bias ? to_class<C>(((const T *)v.bias)[o]) : C(0);
+    for (int64_t i = thread_index(); i < v.n; i += thread_count()) {
+        const result_t r = result_at(v.out, v.last, i);
+        const int64_t line = r.pixel / g.out[2], x = r.pixel % g.out[2];
+        const int64_t y = line % g.out[1], z = line / g.out[1];
+        const T *from = (const T *)v.a + r.image * v.in.channels * v.in.pixels +
+                        r.channel / v.og * v.cg * v.in.channel;
+        const T *weight = (const T *)v.b + r.channel * v.w.out;
+        C sum = v.bias ? to_class<C>(((const T *)v.bias)[r.channel]) : C(0);
 
-        for (int64_t c = 0; c < v.cg; c++, from += plane) {
+        for (int64_t c = 0; c < v.cg; c++, from += v.in.channel, weight += v.w.in) {
+            const T *w = weight;
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t iz = z * g.stride[0] - g.pad[0] + kz * g.dilation[0];
                 for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
                     int64_t iy = y * g.stride[1] - g.pad[1] + ky * g.dilation[1];
-                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w++) {
+                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w += v.w.tap) {
                         int64_t ix = x * g.stride[2] - g.pad[2] + kx * g.dilation[2];
                         if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) {
                             continue;
                         }
-                        sum = multiply_add<C>(to_class<C>(from[(iz * g.in[1] + iy) * g.in[2] + ix]),
-                                              to_class<C>(*w), sum);
+                        const int64_t pixel = (iz * g.in[1] + iy) * g.in[2] + ix;
+                        sum = multiply_add<C>(to_class<C>(from[pixel * v.in.pixel]), to_class<C>(*w), sum);
                     }
                 }
             }
@@ -7323,27 +7344,27 @@ __device__ inline int64_t window_of(const window_t &g, int d, int64_t i, int64_t
 
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_input(conv_t v) {
     const window_t &g = v.g;
-    int64_t step = thread_count(), taps = g.kernel[0] * g.kernel[1] * g.kernel[2];
-    int64_t pixels = g.out[0] * g.out[1] * g.out[2], channels = v.cg * g.groups;
-    for (int64_t i = thread_index(); i < v.n; i += step) {
-        int64_t x = i % g.in[2], y = i / g.in[2] % g.in[1], z = i / g.in[2] / g.in[1] % g.in[0];
-        int64_t c = i / g.in[2] / g.in[1] / g.in[0] % channels, image =
-            i / g.in[2] / g.in[1] / g.in[0] / channels;
-        int64_t group = c / v.cg;
-        const T *from = (const T *)v.a + (image * v.og * g.groups + group * v.og) * pixels;
-        C sum = v.bias ? to_class<C>(((const T *)v.bias)[c]) : C(0);
+    for (int64_t i = thread_index(); i < v.n; i += thread_count()) {
+        const result_t r = result_at(v.in, v.last, i);
+        const int64_t line = r.pixel / g.in[2], x = r.pixel % g.in[2];
+        const int64_t y = line % g.in[1], z = line / g.in[1];
+        const int64_t group = r.channel / v.cg;
+        const T *from = (const T *)v.a + r.image * v.out.channels * v.out.pixels +
+                        group * v.og * v.out.channel;
+        const T *weight = (const T *)v.b + group * v.og * v.w.out + r.channel % v.cg * v.w.in;
+        C sum = v.bias ? to_class<C>(((const T *)v.bias)[r.channel]) : C(0);
 
-        for (int64_t o = 0; o < v.og; o++, from += pixels) {
-            const T *w = (const T *)v.b + ((group * v.og + o) * v.cg + c % v.cg) * taps;
+        for (int64_t o = 0; o < v.og; o++, from += v.out.channel, weight += v.w.out) {
+            const T *w = weight;
             for (int64_t kz = 0; kz < g.kernel[0]; kz++) {
                 int64_t oz = window_of(g, 0, z, kz);
                 for (int64_t ky = 0; ky < g.kernel[1]; ky++) {
                     int64_t oy = window_of(g, 1, y, ky);
-                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w++) {
+                    for (int64_t kx = 0; kx < g.kernel[2]; kx++, w += v.w.tap) {
                         int64_t ox = window_of(g, 2, x, kx);
                         if (oz < 0 || oy < 0 || ox < 0) { continue; }
-                        sum = multiply_add<C>(to_class<C>(from[(oz * g.out[1] + oy) * g.out[2] + ox]),
-                                              to_class<C>(*w), sum);
+                        const int64_t pixel = (oz * g.out[1] + oy) * g.out[2] + ox;
+                        sum = multiply_add<C>(to_class<C>(from[pixel * v.out.pixel]), to_class<C>(*w), sum);
                     }
                 }
             }
@@ -7352,30 +7373,35 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_i
     }
 }
 
-// One block per element of the weight: a = gradient, b = x.
+// A block has a tap of an output channel and of blockDim.x input channels, which lie beside each other or are
+// one; its rows share the pixels. a = gradient, b = x.
 template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_weight(conv_t v) {
     TCU_SHARED(C, s, [THREADS]);
     const window_t &g = v.g;
-    int64_t pixels = g.out[0] * g.out[1] * g.out[2], plane = g.in[0] * g.in[1] * g.in[2];
-    for (int64_t i = blockIdx.x; i < v.n; i += gridDim.x) {
-        int64_t kx = i % g.kernel[2], ky = i / g.kernel[2] % g.kernel[1], kz =
-            i / g.kernel[2] / g.kernel[1] % g.kernel[0];
-        int64_t c = i / g.kernel[2] / g.kernel[1] / g.kernel[0] % v.cg, o =
-            i / g.kernel[2] / g.kernel[1] / g.kernel[0] / v.cg;
+    const int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2], all = v.images * v.out.pixels;
+    const int64_t parts = (v.cg + blockDim.x - 1) / blockDim.x, blocks = v.out.channels * taps * parts;
+    for (int64_t i = blockIdx.x; i < blocks; i += gridDim.x) {
+        const int64_t tap = i % taps, c = i / taps % parts * blockDim.x + threadIdx.x, o = i / taps / parts;
+        const int64_t kx = tap % g.kernel[2], ky = tap / g.kernel[2] % g.kernel[1];
+        const int64_t kz = tap / g.kernel[2] / g.kernel[1];
+        const T *grad = (const T *)v.a + o * v.out.channel;
+        const T *x = (const T *)v.b + (o / v.og * v.cg + c) * v.in.channel;
         C sum = C(0);
-        for (int64_t j = threadIdx.x; j < v.images * pixels; j += blockDim.x) {
-            int64_t image = j / pixels, at = j % pixels;
+        for (int64_t j = threadIdx.y; j < all && c < v.cg; j += blockDim.y) {
+            const int64_t image = j / v.out.pixels, at = j % v.out.pixels;
             int64_t iz = at / g.out[2] / g.out[1] * g.stride[0] - g.pad[0] + kz * g.dilation[0];
             int64_t iy = at / g.out[2] % g.out[1] * g.stride[1] - g.pad[1] + ky * g.dilation[1];
             int64_t ix = at % g.out[2] * g.stride[2] - g.pad[2] + kx * g.dilation[2];
             if (iz < 0 || iz >= g.in[0] || iy < 0 || iy >= g.in[1] || ix < 0 || ix >= g.in[2]) { continue; }
-            T grad = ((const T *)v.a)[(image * v.og * g.groups + o) * pixels + at];
-            T x = ((const T *)v.b)[(image * v.cg * g.groups + o / v.og * v.cg + c) * plane +
-                                   (iz * g.in[1] + iy) * g.in[2] + ix];
-            sum = multiply_add<C>(to_class<C>(grad), to_class<C>(x), sum);
+            const int64_t pixel = (iz * g.in[1] + iy) * g.in[2] + ix;
+            const T by = grad[image * v.out.channels * v.out.pixels + at * v.out.pixel];
+            const T from = x[image * v.in.channels * v.in.pixels + pixel * v.in.pixel];
+            sum = multiply_add<C>(to_class<C>(by), to_class<C>(from), sum);
         }
-        sum = join_lanes<sum_op<C>>(sum, s, (int)threadIdx.x, THREADS, 1);
-        if (!threadIdx.x) { ((T *)v.y)[i] = from_class<T>(sum); }
+        sum = join_lanes<sum_op<C>>(sum, s, (int)threadIdx.y, (int)blockDim.y, (int)blockDim.x);
+        if (!threadIdx.y && c < v.cg) {
+            ((T *)v.y)[o * v.w.out + c * v.w.in + tap * v.w.tap] = from_class<T>(sum);
+        }
         __syncthreads();
     }
 }
@@ -8671,7 +8697,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
     if (!at.allocator || !at.limits.libraries || x.dtype == TENSOR_F64 || x.ndim < 4 || x.ndim > 5 ||
         !x.numel || (layer && c->p->layer_norm.rms) ||
         x.contiguous != y.contiguous || x.contiguous != given.contiguous || !a.weight->data || !other.data ||
-        !other.numel) {
+        !other.numel || !y.numel) {
         return false;
     }
 
@@ -10981,8 +11007,9 @@ template <class T> static int piece_norms(const place_t &at, tensor_call_t *c, c
     pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
     const T *dy = (const T *)a.dy->data;
     int code = launch(at, rows, piece_sums<T>, p, sums, dy, x, mean, rstd);
-    if (!code) { code = launch(at, {statistics, THREADS}, join_sums<C>, p, means, sums, w); }
-    if (!code) {
+    const bool read = a.dx->numel > 0;
+    if (!code && read) { code = launch(at, {statistics, THREADS}, join_sums<C>, p, means, sums, w); }
+    if (!code && read) {
         code = launch(at, rows, piece_norm_backward<T>, p, a.dx->data, dy, x, mean, rstd, w, means);
     }
     if (code || !a.dweight->numel) { return code; }
@@ -11003,8 +11030,11 @@ template <class T> static int plane_norms(const place_t &at, tensor_call_t *c) {
                       w, a.bias->data, (C)c->p->group_norm.eps);
     }
 
-    int code =
-        launch(at, grid, plane_norm_backward<T>, p, a.dx->data, a.dy->data, x, a.mean->data, a.rstd->data, w);
+    int code = 0;
+    if (a.dx->numel) {
+        code = launch(at, grid, plane_norm_backward<T>, p, a.dx->data, a.dy->data, x, a.mean->data,
+                      a.rstd->data, w);
+    }
     if (code || !a.dweight->numel) { return code; }
     return launch(at, blocks_for(at, p.channels), plane_norm_weights<T>, p, a.dweight->data, a.dbias->data,
                   a.dy->data, x, a.mean->data, a.rstd->data);
@@ -11123,24 +11153,29 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
     }
 }
 
-template <class T, class C> static int convolve(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t *a = c->arg;
-    int id = c->row->id;
-    bool weight = id == NN_OP_CONV_WEIGHT, input = !weight && id >= NN_OP_CONV_TRANSPOSE1D;
-    const tensor_arg_t &w = a[weight ? 2 : 1], &y = a[c->nin];
-    conv_t v;
-    v.g = c->p->window;
-    v.a = a[0].data;
-    v.b = a[1].data;
-    v.bias = weight ? nullptr : a[2].data;
-    v.y = y.data;
-    v.n = y.numel;
-    v.images = a[0].dims[0];
-    v.cg = w.dims[1];
-    v.og = w.dims[0] / v.g.groups;
-    auto *kernel = input ? conv_input<T, C> : conv_forward<T, C>;
-    if (weight) { kernel = conv_weight<T, C>; }
-    return launch(at, weight ? blocks_for(at, v.n) : threads_for(at, v.n), kernel, v);
+// Whether the channels of images are innermost, without a gap.
+static bool innermost(const tensor_arg_t &a) {
+    if (a.ndim < 4) { return false; }
+    bool good = a.dims[1] == 1 || a.strides[1] == 1;
+    int64_t dense = a.dims[1];
+    for (int d = a.ndim - 1; d >= 0; d--) {
+        if (d == 1) { continue; }
+        good = good && (a.dims[d] == 1 || a.strides[d] == dense);
+        dense *= a.dims[d];
+    }
+    return good;
+}
+
+template <class T, class C> static int convolve(const place_t &at, int id, const conv_t &v) {
+    if (id == NN_OP_CONV_WEIGHT) {
+        unsigned width = 1;
+        while (v.last && width < 32 && width < v.cg) { width *= 2; }
+        const int64_t parts = (v.cg + width - 1) / width;
+        const grid_t grid = {grid_for(at, v.n / v.cg * parts, 1), dim3(width, THREADS / width)};
+        return launch(at, grid, conv_weight<T, C>, v);
+    }
+    auto *kernel = id >= NN_OP_CONV_TRANSPOSE1D ? conv_input<T, C> : conv_forward<T, C>;
+    return launch(at, threads_for(at, v.n), kernel, v);
 }
 
 template <class C> static int image_columns(const place_t &at, tensor_call_t *c) {
@@ -11151,11 +11186,83 @@ template <class C> static int image_columns(const place_t &at, tensor_call_t *c)
                              (const C *)x.data, y.numel);
 }
 
+// Lays the weight out anew in `to`, one of its first two dims innermost, then the window, then the other.
+static int turn_weight(const place_t &at, conv_t *v, const tensor_arg_t &w, int inner, void *to) {
+    int64_t strides[TENSOR_MAX_DIMS], step = w.dims[inner];
+    tensor_arg_t turned = w;
+    turned.data = to;
+    turned.strides = strides;
+    turned.contiguous = 0;
+    strides[inner] = 1;
+    for (int d = w.ndim - 1; d > 1; d--) {
+        strides[d] = step;
+        step *= w.dims[d];
+    }
+    strides[1 - inner] = step;
+    v->b = to;
+    v->w = {strides[0], strides[1], w.dims[inner]};
+    return copy(at, turned, w);
+}
+
+static conv_t conv_of(const tensor_call_t *c, const tensor_arg_t &weight, bool last) {
+    conv_t v = {};
+    v.g = c->p->window;
+    v.a = c->arg[0].data;
+    v.b = c->arg[1].data;
+    v.bias = c->nin > 2 ? c->arg[2].data : nullptr;
+    v.y = c->arg[c->nin].data;
+    v.n = c->arg[c->nin].numel;
+    v.images = c->arg[0].dims[0];
+    v.cg = weight.dims[1];
+    v.og = weight.dims[0] / v.g.groups;
+    v.last = last;
+    v.in.channels = v.cg * v.g.groups;
+    v.in.pixels = v.g.in[0] * v.g.in[1] * v.g.in[2];
+    v.out.channels = v.og * v.g.groups;
+    v.out.pixels = v.g.out[0] * v.g.out[1] * v.g.out[2];
+    for (images_t *k : {&v.in, &v.out}) {
+        k->channel = last ? 1 : k->pixels;
+        k->pixel = last ? k->channels : 1;
+    }
+    return v;
+}
+
+static int native_conv(const place_t &at, tensor_call_t *c);
+
+// By the kernels here.
+static int own_conv(const place_t &at, tensor_call_t *c) {
+    const int id = c->row->id;
+    const bool of_weight = id == NN_OP_CONV_WEIGHT, input = !of_weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const tensor_arg_t &y = c->arg[c->nin], &w = c->arg[of_weight ? 2 : 1];
+    const bool dense = is_dense(c);
+    const bool last = !dense && innermost(c->arg[0]) && innermost(of_weight ? c->arg[1] : y);
+    const bool w_last = last && innermost(w);
+    const bool bias_lies = of_weight || c->arg[2].contiguous || !c->arg[2].data;
+    if (!dense && !(last && (w_last || w.contiguous) && bias_lies)) {
+        return over_copies(at, c, false, native_conv);
+    }
+
+    conv_t v = conv_of(c, w, last);
+    const int64_t taps = v.g.kernel[0] * v.g.kernel[1] * v.g.kernel[2];
+    v.w.out = v.cg * taps;
+    v.w.in = w_last ? 1 : taps;
+    v.w.tap = w_last ? v.cg : 1;
+    const bool turns = last && !of_weight && !(input && w_last);
+    scratch_t scratch(c, turns ? (uint64_t)(w.numel * size_of(w.dtype)) : 0);
+    int code = scratch.code;
+    if (turns && !code) { code = turn_weight(at, &v, w, input ? 1 : 0, scratch.at); }
+    if (code) { return code; }
+    return by_float(c->arg[0].dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        return convolve<T, class_t<T>>(at, id, v);
+    });
+}
+
 static int native_conv(const place_t &at, tensor_call_t *c) {
-    int dtype = c->arg[0].dtype, id = c->row->id;
+    int id = c->row->id;
     if (id == NN_OP_IM2COL || id == NN_OP_COL2IM) {
         if (!is_dense(c)) { return NONE; }
-        return by_real(dtype, [&](auto type) { return image_columns<TCU_TYPE(type)>(at, c); });
+        return by_real(c->arg[0].dtype, [&](auto type) { return image_columns<TCU_TYPE(type)>(at, c); });
     }
 
     if (!c->arg[c->nin].numel) { return 0; }
@@ -11164,11 +11271,7 @@ static int native_conv(const place_t &at, tensor_call_t *c) {
     if (id == NN_OP_CONV_WEIGHT) { kind = CONV_WEIGHT; }
     if (conv_by_library(at, kind, c, c->p->window)) { return 0; }
 #endif
-    if (!is_dense(c)) { return over_copies(at, c, false, native_conv); }
-    return by_float(dtype, [&](auto type) {
-        typedef TCU_TYPE(type) T;
-        return convolve<T, class_t<T>>(at, c);
-    });
+    return own_conv(at, c);
 }
 
 // 1: all tensors of a pool are contiguous; the number of channels: they are innermost in all of them; 0:
@@ -11180,16 +11283,10 @@ static int64_t between_pixels(const tensor_call_t *c) {
     for (int k = 0; k < c->nin + c->nout; k++) {
         const tensor_arg_t &a = c->arg[k];
         if (!a.data) { continue; }
-        if (a.ndim < 4) { return 0; }
-        int64_t dense = channels = a.dims[1], planes = a.dims[0] * a.dims[1];
-        bool good = a.numel == planes * in || a.numel == planes * out;     // it has a batch and channels
-        good = good && (a.dims[1] == 1 || a.strides[1] == 1);
-        for (int d = a.ndim - 1; d >= 0; d--) {
-            if (d == 1) { continue; }
-            good = good && (a.dims[d] == 1 || a.strides[d] == dense);
-            dense *= a.dims[d];
-        }
-        if (!good) { return 0; }
+        if (!innermost(a)) { return 0; }
+        channels = a.dims[1];
+        const int64_t planes = a.dims[0] * channels;
+        if (a.numel != planes * in && a.numel != planes * out) { return 0; }    // no batch, or no channels
     }
 
     return channels;

@@ -3910,8 +3910,8 @@ typedef struct nn__cpu_t {
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
-// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's, where
-// nothing is recorded; elsewhere it is composed.
+// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's;
+// elsewhere it is composed.
 //
 // Outputs from 1 on are kept for the gradient only:
 //
@@ -3951,7 +3951,7 @@ typedef struct nn__cpu_t {
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL_BACKWARD,      avg_pool_backward,                     POOL,      (1, 1, "grad"),                                           1, NN__CPU(avg_unpool),                                                  nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(BATCH_NORM,             batch_norm,                            NORM,      NN__X_SCALE,                                              4, NN__CPU_WITH(plane_norm, plane_norm),                                 nn__grad_plane_norm,     NN__SAVES_NORM,                                                  AS_IS) \
-    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             NOGRAD,                  0,                                                               AS_IS) \
+    X(BATCH_NORM_EVAL,        batch_norm_eval,                       NORM,      (5, 3, "x running_mean running_var weight bias"),         1, NN__CPU(batch_norm_eval),                                             nn__grad_norm_eval,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SE,  AS_IS) \
     X(CHANNEL_SHUFFLE,        channel_shuffle,                       COMPOSED,  NN__X_ALONE,                                              1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               AS_IS) \
     X(COL2IM,                 col2im,                                CONV,      NN__X_ALONE,                                              1, NN__CPU(columns),                                                     nn__grad_columns,        0,                                                               AS_IS) \
     X(CONV1D,                 conv1d,                                CONV,      NN__X_WEIGHT,                                             1, NN__CPU_WITH_OWN(conv, conv, taps, {nn__conv_taps}),                  nn__grad_conv,           TENSOR__CROSS,                                                   LOW | TENSOR__HALVES) \
@@ -7423,11 +7423,13 @@ TENSOR__FN int nn__cpu_batch_norm_eval(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// dx = rstd (w g - mean of w g - xhat * mean of w g xhat). Passes: the two sums; dx, from the last plane on.
+// dx = rstd (w g - mean of w g - xhat * mean of w g xhat). Passes: the two sums; dx, from the last plane on,
+// which may have no elements: nobody reads it.
 TENSOR__INLINE void nn__plane_norm_back_pass(const nn__plane_norm_t *v, nn__plane_sums_t *s, int pass,
                                              const nn__planes_t *q) {
     const tensor_group_norm_params_t *p = &v->c->p->group_norm;
     const tensor_arg_t *a = v->c->arg;
+    if (pass && !a[5].numel) { return; }
     int64_t n = p->plane, step = q->to - q->from < n ? v->k->leaf : n;
     double mean = nn__value(a[2].data, a[2].dtype, q->r), rstd = nn__value(a[3].data, a[3].dtype, q->r);
     double count = (double)(v->planes * n), w = 1, add, plane = s->plane, total = s->total;
@@ -7589,6 +7591,10 @@ TENSOR__FN tensor_t *nn__norm_by_running(tensor_t *x, tensor_t *mean, tensor_t *
     return nn__narrow((tensor_addcmul)(shift, nn__wide(x), y, 1), x);      // one pass over x
 }
 
+TENSOR__FN tensor_t *nn__composed_norm_eval(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__norm_by_running(in[0], in[1], in[2], nn__wide(in[3]), nn__wide(in[4]), p->group_norm.eps);
+}
+
 // The same in one kernel, which reads halves as they are; w and b may be halves too.
 TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
     tensor_t *in[5] = {nn__image(given[0])};
@@ -7606,6 +7612,38 @@ TENSOR__FN tensor_t *nn__norm_at_once(tensor_t *const *given, double eps) {
     return TENSOR__(finish)(&o);
 }
 
+// The gradient of x is y's, scaled by the same kernel. Those of weight and bias are what batch norm in
+// training has with these statistics.
+TENSOR__FN void nn__grad_norm_eval(tensor__grad_t *g) {
+    enum { X, MEAN, VAR, WEIGHT, BIAS };
+    if (nn__grad_created(g, nn__composed_norm_eval)) { return; }
+    tensor_t *mean = TENSOR__(grad_in)(g, MEAN), *var = TENSOR__(grad_in)(g, VAR);
+    tensor_t *w = nn__saved(g, WEIGHT);
+    const double eps = g->p->group_norm.eps;
+    if (TENSOR__(grad_need)(g, X)) {
+        tensor_t *const in[5] = {g->gy[0], (tensor_zeros_like)(mean), var, w, NULL};
+        g->gx[X] = nn__norm_at_once(in, eps);
+    }
+    if (!TENSOR__(grad_need)(g, WEIGHT) && !TENSOR__(grad_need)(g, BIAS)) { return; }
+
+    tensor_t *in[5], *x = TENSOR__(grad_in)(g, X);
+    in[0] = nn__contiguous(g->gy[0]);
+    in[1] = nn__contiguous(x);
+    in[2] = nn__wide(mean);
+    in[3] = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
+    in[4] = NULL;
+    tensor__op_t o;
+    if (!nn__grad_begin(&o, g, NN__ROW(GROUP_NORM_BACKWARD), in, 5, 3)) { return; }
+    nn__result_if(0, &o, x->dtype, x->dims, x->ndim);
+    for (int k = 0; k < 2; k++) { TENSOR__(result)(&o, in[2]->dtype, mean->dims, 1); }
+    tensor_t *r = TENSOR__(finish)(&o);
+    for (int k = WEIGHT; k <= BIAS; k++) {
+        if (!TENSOR__(grad_need)(g, k)) { continue; }
+        tensor_t *sum = r->state == TENSOR__POISON_STATE ? r : o.out[k - WEIGHT + 1];
+        g->gx[k] = (tensor_to)(sum, (tensor_dtype_t)g->node->in[k].dtype);
+    }
+}
+
 // Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
 TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
                                 double momentum, double share) {
@@ -7613,6 +7651,21 @@ TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *
     s = (tensor_mul_scalar)(s, share);
     s = (tensor_add)((tensor_mul_scalar)(nn__wide(running), 1 - momentum), s);
     return !(tensor_is_poison)((tensor_copy_)(running, s));
+}
+
+// in: x, mean, variance, weight, bias. Where gradients are recorded, the statistics are copied: a step of
+// training may move them before the gradient reads them.
+TENSOR__FN tensor_t *nn__norm_in_evaluation(tensor_t *const *in, double eps) {
+    tensor_t *x = in[0], *mean = in[1], *var = in[2];
+    if (nn__recorded(in, 5)) {
+        mean = (tensor_clone)(mean);
+        var = (tensor_clone)(var);
+    }
+    if (x->numel && TENSOR__(halves)(x) && !nn__recorded(&in[1], 2)) {
+        tensor_t *const given[5] = {x, mean, var, in[3], in[4]};
+        return nn__norm_at_once(given, eps);
+    }
+    return nn__norm_by_running(x, mean, var, nn__wide(in[3]), nn__wide(in[4]), eps);
 }
 
 // instance: statistics per item. own: use the statistics of x, not the running ones.
@@ -7637,11 +7690,10 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
                         own ? ", or neither" : "");
     }
 
+    if (!own) { return nn__norm_in_evaluation(in, eps); }
     int as_it_is = x->numel && TENSOR__(halves)(x);
-    if (!own && as_it_is && !nn__recorded(in, 5)) { return nn__norm_at_once(in, eps); }
     w = nn__wide(w);
     b = nn__wide(b);
-    if (!own) { return nn__norm_by_running(x, mean, var, w, b, eps); }
     for (int k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
     if (n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
@@ -20091,7 +20143,11 @@ TENSOR__FN tensor_t *nn__mean_square(tensor_t *g, int64_t dim) {
     return (tensor_mean_dim)((tensor_square)(g), dim, 1);
 }
 
+// With channels innermost, the view that has the order of memory; else x.
+TENSOR__FN tensor_t *nn__as_it_lies(tensor_t *x, int last) { return last ? (tensor_movedim)(x, 1, -1) : x; }
+
 TENSOR__FN tensor_t *nn__rms(tensor_t *x) {
+    x = nn__as_it_lies(x, TENSOR__(keeps_channels_last)(x));
     return (tensor_div_scalar)((tensor_norm)(x), sqrt((double)x->numel));
 }
 
@@ -20113,7 +20169,9 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
     if (x->ndim > 1) {
         state[0] = (tensor_lerp)(p->state[0], nn__mean_square(g, -1), by);
         state[1] = (tensor_lerp)(p->state[1], nn__mean_square(g, -2), by);
-        u = (tensor_matmul)(state[0], state[1]);
+        int last = TENSOR__(keeps_channels_last)(g);
+        u = (tensor_mul)(nn__as_it_lies(state[0], last), nn__as_it_lies(state[1], last));
+        if (last) { u = (tensor_movedim)(u, -1, 1); }
         u = (tensor_div)(u, (tensor_clamp_min)((tensor_mean_dim)(state[0], -2, 1), eps1));
     } else {
         u = state[2] = (tensor_lerp)(p->state[2], (tensor_square)(g), by);

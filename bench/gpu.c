@@ -520,12 +520,13 @@ static void networks(const char *name) {
     } else if (strcmp(name, "ncf") == 0) {
         j.call = infer;
         j.net = nn_eval(ncf(0));
-        j.x = tensor_stack(0, tensor_randint(0, 6040, 1024), tensor_randint(0, 3706, 1024));
+        j.x = tensor_stack(0, tensor_randint(0, 6040, 1024 / k), tensor_randint(0, 3706, 1024 / k));
     } else if (strcmp(name, "lstm") == 0) {
-        j.net = lstm_lm_new(10000 / k, k == 1 ? 200 : 16, 2, 0);
+        const int64_t words = 10000 / k, steps = k == 1 ? 35 : 5, batch = k == 1 ? 20 : 4;
+        j.net = lstm_lm_new(words, k == 1 ? 200 : 16, 2, 0);
         j.opt = nn_sgd(j.net, .lr = 1);
-        j.x = tensor_randint(0, 10000 / k, 35, 20);
-        j.y = tensor_randint(0, 10000 / k, 700);
+        j.x = tensor_randint(0, words, steps, batch);
+        j.y = tensor_randint(0, words, steps * batch);
         j.clip = 5;
     } else if (strcmp(name, "resnet50") == 0) {
         int64_t batch = k == 1 ? 64 : 2, side = 224 / k > 32 ? 224 / k : 32;

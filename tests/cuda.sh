@@ -25,7 +25,7 @@ said=
 mkdir -p "$out"
 rm -f "$out"/*.log "$out"/*.ran "$out"/*.seconds
 plain="selftest-plain alloc-plain kernels-plain libraries-plain sectors device-cuda device-libraries gpus-libraries
-       profiled-cuda streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel standin"
+       profiled-cuda streams-cuda nn_rows-cuda ops-cuda ops-libraries custom_kernel idle standin"
 checked="device-asan streams-asan streams-tsan selftest-asan alloc-asan kernels-asan libraries-asan selftest-tsan
          alloc-tsan kernels-tsan counts"
 lists="rows.txt kernels"                        # compared when all has run
@@ -102,7 +102,7 @@ run_program() {
     name=$1
     shift
     {
-        if $CXX "$@" -pthread -lm -o "$out/$name"; then
+        if $CXX "$@" -pthread -lm -ldl -o "$out/$name"; then
             CUSIM_KERNELS=$out/$name.ran $limit "$out/$name" $arg || echo "ended with status $?"
         fi
     } >> "$out/$name.log" 2>&1
@@ -118,7 +118,7 @@ run_example() {
         sed 's/\([a-z_]*\)<<<\(.*\)>>>(/tcu_launch(\1, \2, /' "examples/$1.cu" > "$out/$1.cpp"
         sed -n '/^\/\/ Output:$/,/^[^\/]/s,^//   ,,p' "examples/$1.cu" > "$out/$1.want"
         if $CXX -std=c++17 -Wall -Wextra -Werror $inc -DTENSOR_CUDA_SIM -include tests/cuda/cusim.h -c "$out/$1.cpp" \
-            -o "$out/$1.o" && $CXX "$out/$1.o" $device "$impl" -pthread -lm -o "$out/$1" &&
+            -o "$out/$1.o" && $CXX "$out/$1.o" $device "$impl" -pthread -lm -ldl -o "$out/$1" &&
             $limit "$out/$1" > "$out/$1.txt" && [ -s "$out/$1.want" ] && diff "$out/$1.want" "$out/$1.txt"; then
             echo "1 passed, 0 failed"
         else
@@ -127,13 +127,13 @@ run_example() {
     } > "$out/$1.log" 2>&1
 }
 # objects VARIANT FLAGS OPTIMIZATION: the emulator and the parts of its programs. kernels.o holds tensor_cuda.cu, for the
-# programs in C too.
+# programs in C too; with the fakes it is the tests of libraries.
 objects() {
     side compiled "kernels-$1" $CXX $flags $inc $2 $3 -c tests/cuda/kernels.cpp -o "$out/kernels-$1.o"
     side compiled "cusim-$1" $CXX -std=c++17 -O2 -g1 $inc $2 -fno-tree-loop-distribute-patterns -c tests/cuda/cusim.cpp \
         -o "$out/cusim-$1.o"
     if [ "$1" != tsan ]; then
-        side compiled "fakes-$1" $CXX $flags $inc $2 $3 -c tests/cuda/fakes.cpp -o "$out/fakes-$1.o"
+        side compiled "fakes-$1" $CXX $flags $inc $2 $3 -O1 -c tests/cuda/fakes.cpp -o "$out/fakes-$1.o"
     fi
     if [ "$1" != plain ]; then
         side compiled "streams-$1" $CC -std=c99 -DTEST_CUDA -DTEST_CUDA_SIM -DTEST_FEW $3 -pthread -I. -c tests/streams.c \
@@ -147,7 +147,7 @@ variant() {
     arg=
     side program "kernels-$1" $3 $device "$impl"
     if [ "$1" != tsan ]; then
-        side program "libraries-$1" $flags $inc $2 $3 tests/cuda/libraries.cpp "$sim" "$out/fakes-$1.o" "$impl" -ldl
+        side program "libraries-$1" $3 $device "$out/fakes-$1.o" "$impl"
     fi
     if [ "$1" != plain ]; then side program "streams-$1" $3 "$out/few-$1.o" $device "$impl"; fi
     side program "selftest-$1" $flags $inc $2 $3 tests/cuda/selftest.cpp "$sim" "$impl"
@@ -156,6 +156,23 @@ variant() {
     arg=$4
     side program "alloc-$1" $flags $inc $2 $3 $speed tests/cuda/alloc.cpp "$sim" "$impl"
     arg=
+}
+# The trace of `make paper` on its driver that computes nothing: two steps, all of them the device's. What kernels.cpp
+# tests with the emulator's own calls is left behind by the linker.
+idle() { timed idle run_idle; }
+run_idle() {
+    rm -f "$out/idle.txt"
+    {
+        if $CXX -Wl,--gc-sections "$out/trace.o" "$out/kernels-plain.o" "$out/idle.o" "$impl" -pthread -lm -ldl -o "$out/idle" &&
+            BATCH=1 STEPS=2 $limit "$out/idle" memory > "$out/idle.txt" &&
+            awk '$1 == "memory_step_2" { steps = 1 } $1 == "on_the_cpu" && $2 == 0 { native = 1 }
+                 END { exit !(steps && native) }' "$out/idle.txt"; then
+            echo "1 passed, 0 failed"
+        else
+            cat "$out/idle.txt"
+            echo "0 passed, 1 failed"
+        fi
+    } >> "$out/idle.log" 2>&1
 }
 # Without sanitizers: also the tests in C, the example, and bench/gpu.sh with bench/gpu.c.
 plain_objects() {
@@ -166,8 +183,10 @@ plain_objects() {
     side compiled gpus-libraries $CC -std=gnu99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/gpus.c -o "$out/gpus.o"
     side compiled profiled-cuda $CC -std=c99 -Wall -Wextra -O1 -pthread -I. -c tests/parallel/profiled.c -o "$out/profiled.o"
     side compiled standin $CC -std=c99 -Wall -Wextra -O1 -I. -Ibench -c bench/gpu.c -o "$out/gpu.o"
+    side compiled trace $CC -std=c99 -O1 -I. -c bench/trace.c -o "$out/trace.o"
+    side compiled idle $CXX -std=c++17 -O1 $inc -c bench/idle.cpp -o "$out/idle.o"
     side compiled cusim-sectors $CXX -std=c++17 -O2 -g1 $inc -DCUSIM_SECTORS -c tests/cuda/cusim.cpp -o "$out/cusim-sectors.o"
-    side compiled sectors $CXX $flags $inc ${FULL:+-DSECTORS_ALL_ROWS} -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
+    side compiled sectors $CXX $flags $inc -DCUSIM_SECTORS -O1 -fno-tree-sra -fsanitize=thread -c tests/cuda/sectors.cpp \
         -o "$out/sectors.o"
 }
 plain_programs() {
@@ -181,6 +200,7 @@ plain_programs() {
     side program streams-cuda "$out/streams.o" $device "$impl"
     side program sectors "$out/sectors.o" "$out/cusim-sectors.o" "$impl"
     side example custom_kernel
+    side idle
     arg=$out/gpus.safetensors
     side program gpus-libraries "$out/gpus.o" $libraries "$impl"
     arg=$out/profiled.json
@@ -291,7 +311,7 @@ nm -D --defined-only "$CUDA/lib64/stubs/libcuda.so" 2> /dev/null | awk '$2 == "T
     }' > "$out/driver.c"
 $CC -shared -fPIC -w -Wl,-soname,libcuda.so.1 "$out/driver.c" -o "$DRIVER" 2> /dev/null
 names=$plain
-trap="-O0 -fsanitize=alignment -fsanitize-undefined-trap-on-error"
+trap="-O0 -ffunction-sections -fsanitize=alignment -fsanitize-undefined-trap-on-error"
 asan="-O0 -g1 -fsanitize=address,undefined -fno-sanitize-recover=all"
 tsan="-O0 -g1 -fsanitize=thread"
 if [ -z "$FULL" ]; then

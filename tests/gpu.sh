@@ -26,7 +26,7 @@ check() {                               # check WHAT, after a condition
 }
 mkdir -p "$GPU"
 rm -rf "$GPU"/* "$out"/results-*
-$CXX "$out/gpu.o" "$out/kernels-plain.o" "$out/cusim-plain.o" "$out/fakes-plain.o" "$impl" -pthread -lm -o "$GPU/gpu"
+$CXX "$out/gpu.o" "$out/kernels-plain.o" "$out/cusim-plain.o" "$out/fakes-plain.o" "$impl" -pthread -lm -ldl -o "$GPU/gpu"
 check "bench/gpu.c is compiled and linked"
 double() {                              # double NAME TEXT..: a test program that prints the text, or sleeps
     name=$1

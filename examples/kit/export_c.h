@@ -47,8 +47,8 @@ typedef struct kit_export_t {
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
-//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name, one that is there
-//      twice, or a tensor of the lists that is not contiguous or that the step does not use), POISONED
+//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name or two that are
+//      equal, or a tensor of the lists that is not contiguous or that the step does not use), POISONED
 //      (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
@@ -323,8 +323,7 @@ static char *kit_export__take(kit_export_state_t *x) {
 }
 
 // The names of the inputs or outputs: each can be one, and is there once.
-static int kit_export__own_names(kit_export_state_t *x, const char *const *names, int n,
-                                 const char *what) {
+static int kit_export__names_fit(kit_export_state_t *x, const char *const *names, int n, const char *what) {
     for (int i = 0; i < n && names; i++) {
         if (!kit_export__name(x, names[i], 1)) { return 0; }
         for (int k = 0; k < i; k++) {
@@ -338,8 +337,8 @@ static int kit_export__own_names(kit_export_state_t *x, const char *const *names
 
 static int kit_export__names(kit_export_state_t *x, const kit_export_t *e) {
     return kit_export__name(x, e->name ? e->name : "step", 0) &&
-           kit_export__own_names(x, e->input_names, e->ninputs, "inputs") &&
-           kit_export__own_names(x, e->output_names, e->noutputs, "outputs");
+           kit_export__names_fit(x, e->input_names, e->ninputs, "inputs") &&
+           kit_export__names_fit(x, e->output_names, e->noutputs, "outputs");
 }
 
 // Adds the program that repeats the steps, behind the numbers that only it has.

@@ -263,13 +263,13 @@ static const char *kit_torch__view(const struct kit_torch_t *f, const kit_torch_
     if (more && more->count > 0) { return "a tensor is a view that negates or conjugates its storage"; }
     // The last place it reads is within the storage; views with stride 0 have more elements than that.
     uint64_t numel = 1, last = (uint64_t)offset->number;
-    const uint64_t room = (uint64_t)storage->number;
+    const uint64_t room = (uint64_t)storage->number, most = INT64_MAX / 8;
     for (int k = 0; k < v->shape.ndim; k++) { numel = v->shape.dims[k] == 0 ? 0 : numel; }
     for (int k = 0; k < v->shape.ndim && numel > 0; k++) {
         const uint64_t d = (uint64_t)v->shape.dims[k], s = (uint64_t)v->stride.dims[k];
         if (d > 1 && s > room / (d - 1)) { return "a tensor reaches beyond its storage"; }
         last += s * (d - 1);
-        if (last > room || numel > INT64_MAX / 8 / d) { return "a view has more elements than its storage"; }
+        if (last > room || numel > most / d) { return "a tensor has more elements than its storage"; }
         numel *= d;
     }
     if (numel > 0 && last >= room) { return "a tensor reaches beyond its storage"; }

@@ -62,6 +62,8 @@ static tensor_t *image(void) { return made(tensor_randn(4, 16, 24, 24)); }
 static tensor_t *matrix(int64_t rows, int64_t columns) { return made(tensor_randn(rows, columns)); }
 static tensor_t *labels(int64_t n, int64_t below) { return tensor_to(tensor_randint(0, below, n), TENSOR_CUDA); }
 
+static tensor_t *scale(void) { return tensor_requires_grad_(made(tensor_ones(16)), 1); }
+
 // name: begins with _ for a row of f32 only. The operands are made before, the results go with the scope.
 #define ROW(text, operands, call)                                                                            \
     if (dtype == TENSOR_F32 || text[0] != '_') {                                                             \
@@ -132,6 +134,20 @@ static void rows(const char *suffix) {
     ROW("_cumsum of 131072", x = matrix(1, 131072), tensor_cumsum(x, 1))
 }
 
+static void more_rows(const char *suffix) {
+    ROW("batch_norm, eval, recorded", x = tensor_requires_grad_(image(), 1); y = scale(),
+        tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y))
+    BACK("batch_norm, eval, backward", x = image(); y = scale(),
+         tensor_relu(tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y)))
+    BACK("batch_norm, eval, backward, weights fixed", x = image(); y = made(tensor_ones(16)),
+         tensor_relu(tensor_batch_norm(x, y, y, y, y)))
+    ROW("conv2d, channels last", x = tensor_channels_last(image()); y = made(tensor_randn(16, 16, 3, 3)),
+        tensor_conv2d(x, y, NULL, .padding = 1))
+    BACK("conv2d backward, channels last",
+         x = tensor_channels_last(image()); y = tensor_requires_grad_(made(tensor_randn(16, 16, 3, 3)), 1),
+         tensor_conv2d(x, y, NULL, .padding = 1))
+}
+
 static void networks(const char *suffix) {
     nn_module_t *m = nn_sequential();
     nn_optimizer_t *opt;
@@ -144,6 +160,17 @@ static void networks(const char *suffix) {
         tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
     }
     ROW("adam of 60 tensors", x = matrix(1, 1), nn_step(opt))
+    nn_optimizer_free(opt);
+    nn_free(m);
+    m = nn_conv2d(16, 16, 3);
+    nn_to(m, dtype);
+    nn_to(m, TENSOR_CUDA);
+    nn_channels_last(m);
+    opt = nn_adafactor(m);
+    for (k = 0; k < 2; k++) {
+        tensor_backward(tensor_sum(nn_forward(m, tensor_channels_last(image())))), k ? 0 : nn_step(opt);
+    }
+    ROW("adafactor, channels last", x = matrix(1, 1), nn_step(opt))
     nn_optimizer_free(opt);
     nn_free(m);
 }
@@ -294,8 +321,13 @@ int main(int argc, char **argv) {
         tensor_manual_seed(1);
         rows(suffix);
         networks(suffix);
+        more_rows(suffix);
     }
     others();
+    if (tensor_cuda_fallbacks()) {
+        printf("%d calls ran on the CPU\n", (int)tensor_cuda_fallbacks());
+        failed = 1;
+    }
     tensor_shutdown();
     return tensor_cuda_shutdown() || failed;
 }

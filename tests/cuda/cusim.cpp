@@ -938,6 +938,9 @@ static CUresult mem_access(CUdeviceptr at, size_t n, const CUmemAccessDesc *d, s
             continue;
         }
         mprotect(a, c.second.bytes, PROT_READ | PROT_WRITE);
+#ifdef MADV_HUGEPAGE
+        madvise(a, c.second.bytes, MADV_HUGEPAGE);      // guard() has 16 pages of 32 MB then, not 8192
+#endif
         std::memset(a, 0xFF, c.second.bytes);
         device_memory[a] = {c.second.bytes, c.second.bytes, c.second.device, true, true, open};
     }

@@ -5,7 +5,7 @@
     X(CLONE, clone) X(EXP, exp) X(ABS, abs) X(NEG, neg) X(ROUND, round) X(ADD, add) X(MUL, mul)              \
     X(FLOOR_DIVIDE, floor_divide) X(REMAINDER, remainder) X(POW, pow) X(LERP, lerp) X(LT, lt)                \
     X(LOGICAL_AND, logical_and) X(BITWISE_LEFT_SHIFT, bitwise_left_shift) X(BITWISE_NOT, bitwise_not)              \
-    X(SQRT, sqrt) X(DIV, div) X(CLAMP, clamp)
+    X(SQRT, sqrt) X(DIV, div) X(CLAMP, clamp) X(RELU, relu) X(GELU_TANH, gelu_tanh)
 #endif
 #include "../../tensor_cuda.cu"
 #include "check.h"
@@ -1766,7 +1766,15 @@ static void failures() {
 }
 #endif
 
+#if defined(TENSOR_CUDA_SIM) && !defined(CUSIM_TSAN)
+#define TEST_LIBRARIES
+#include "libraries.cpp"
+#endif
+
 __attribute__((weak)) int main() {      // tests in C link this object for its tensor_cuda.cu, and have their own
+#ifdef TEST_LIBRARIES
+    if (&fakes) { return by_libraries::tests(); }         // linked with the fakes, it is the tests of libraries
+#endif
     void *error;
     at.limits.sms = 3;
     at.limits.blocks_per_sm = 2;                // few blocks, so that loops over grids turn

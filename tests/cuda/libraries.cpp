@@ -1,17 +1,14 @@
 // libraries.cpp - products, convolutions, attention, norms and recurrent nets by cuBLASLt and cuDNN, which are fakes (fakes.h), against the CPU's;
 // libraries that are missing, of another version or fail; and the plans that the real cuDNN, where it is installed,
-// makes without a GPU
-#define TCU_POINTWISE_ROWS(X) X(CLONE, clone) X(ADD, add) X(MUL, mul) X(RELU, relu) X(GELU_TANH, gelu_tanh)
-#include "../../tensor_cuda.cu"
-#include "check.h"
+// makes without a GPU. kernels.cpp includes it, so that tensor_cuda.cu is compiled once for both
 #include "fakes.h"
-#include <algorithm>
 #include <chrono>
-#include <string>
 #include <dlfcn.h>
-#include <vector>
 
 extern "C" void cusim_set(const char *what, long value);
+extern fakes_t fakes __attribute__((weak));             // in the programs that link fakes.cpp
+
+namespace by_libraries {
 
 static tensor_t *on(tensor_t *x) { return tensor_to(x, TENSOR_CUDA); }
 static tensor_t *off(tensor_t *x) { return tensor_to(x, TENSOR_CPU); }
@@ -364,6 +361,36 @@ static void convolutions() {
     }
     fakes.refuse_sums = true;
     tensor_cuda_set_conv_tf32(1);
+}
+// Without cuDNN images whose channels are innermost are not copied; the weight is once, and once more where it has rows.
+static void innermost_convolutions() {
+    tensor_cuda_set_libraries(0);
+    for (int dtype : floats) {
+        for (auto &c : cases) {
+            for (int kind = 0; kind < 4 && c.rank > 1; kind++) {
+                tensor_scope_t scope = tensor_scope_begin();
+                const bool transposed = kind & 1, last = kind & 2;
+                tensor_t *x = random_of(dtype, spaced(c.images, c.cin, c.rank, c.size)), *b = random_of(dtype, {c.cout});
+                tensor_t *w = random_of(dtype, transposed ? spaced(c.cin, c.cout / c.groups, c.rank, c.kernel)
+                                                          : spaced(c.cout, c.cin / c.groups, c.rank, c.kernel));
+                tensor_t *fx = tensor_channels_last(on(x)), *fw = last ? tensor_channels_last(on(w)) : on(w), *fb = on(b);
+                tensor_requires_grad_(x, 1), tensor_requires_grad_(w, 1), tensor_requires_grad_(fx, 1), tensor_requires_grad_(fw, 1);
+                long launches = cusim::counts.launches;
+                tensor_t *y = convolve(c, transposed, x, w, b), *fy = convolve(c, transposed, fx, fw, fb);
+                CHECK(cusim::counts.launches - launches <= 2 + !last && tensor_is_channels_last(fy));
+                CHECK(near(fy, y, dtype));
+                tensor_t *gy = tensor_to(tensor_randn_like(y), (tensor_dtype_t)dtype), *fg = tensor_channels_last(on(gy));
+                tensor_t *in[2] = {x, w}, *far[2] = {fx, fw}, *want[2], *got[2];
+                CHECK(tensor_autograd_grad(&y, 1, &gy, in, 2, want, 0) == 0);
+                launches = cusim::counts.launches;
+                CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 2, got, 0) == 0);
+                CHECK(cusim::counts.launches - launches <= 3);
+                CHECK(near(got[0], want[0], dtype) && near(got[1], want[1], dtype));
+                tensor_scope_end(scope);
+            }
+        }
+    }
+    tensor_cuda_set_libraries(1);
 }
 static tensor_t *attention_of(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, bool causal) {
     tensor_scaled_dot_product_attention_args_t a;
@@ -1320,7 +1347,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
     libraries.properties = nullptr;
 }
 
-int main() {
+static int tests() {
     CHECK(tensor_cuda_init() == 0);
     tensor_manual_seed(3);
     products();
@@ -1329,6 +1356,7 @@ int main() {
     slopes();
     sequences();
     convolutions();
+    innermost_convolutions();
     attentions();
     masked_attentions();
     nets();
@@ -1356,3 +1384,5 @@ int main() {
 #endif
     return check_report();
 }
+
+}  // namespace by_libraries

@@ -5,10 +5,14 @@
 // enough for the bytes they moved; then the accesses of the busiest thread, the launches, and the blocks of the last. A row that touches more sectors
 // or launches more often than the file has it is a failure; one that does better too, until the file says so
 // (cp $B/cuda/sectors.txt tests/cuda/).
-#ifndef SECTORS_ALL_ROWS                         // with them the object serves counts.c too
+//
+// The object serves counts.c too, which fails where an op that these rows lack runs on the CPU.
 #define TCU_POINTWISE_ROWS(X)                                                                                \
-    X(CLONE, clone) X(EXP, exp) X(RELU, relu) X(ADD, add) X(MUL, mul) X(WHERE, where) X(LT, lt)
-#endif
+    X(CLONE, clone) X(EXP, exp) X(ABS, abs) X(NEG, neg) X(SQRT, sqrt) X(RSQRT, rsqrt) X(SQUARE, square)       \
+    X(RELU, relu) X(GELU, gelu) X(TANH, tanh) X(SIGMOID, sigmoid) X(ADD, add) X(SUB, sub) X(MUL, mul)         \
+    X(DIV, div) X(POW, pow) X(MAXIMUM, maximum) X(WHERE, where) X(LERP, lerp) X(CLAMP, clamp) X(LT, lt)       \
+    X(GT, gt) X(EQ, eq)
+#define TCU_BACKWARD_ROWS(X) X(RELU, relu) X(GELU, gelu) X(TANH, tanh) X(MUL, mul) X(DIV, div)
 #include "../../tensor_cuda.cu"
 #include "check.h"
 #include <cstring>
