@@ -2406,7 +2406,8 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
-//      an instruction set with other products of it, or parameters of one group no longer are;
+//      an instruction set with other products of it, a parameter was frozen or unfrozen since, parameters of
+//      one group no longer are, or an option of an optimizer that the captured calls lack was set since;
 //      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
 //      that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
@@ -2431,8 +2432,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // outputs and gradients have no defined values. It must not change them, nor tensors that the step reads.
 //   g          as tensor_graph_replay, which is refused while a step is under way
 //   budget_us  microseconds
-//   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error, which ends the
-//      step where it arose: the next time slice begins the step again
+//   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error. One of a call of
+//      the step ends the step there, and the next time slice begins it again; after others (a pending error,
+//      no memory to plan, another instruction set, a lock in real time) the next time slice goes on
 //   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
@@ -2459,14 +2461,16 @@ TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 //      TENSOR_NO_STDIO
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
-// What a graph of the CPU consists of; a GPU's is all zeros. temporary_bytes is the sum of the sizes of the
+// What a graph of the CPU consists of; a GPU's counts are 0. temporary_bytes is the sum of the sizes of the
 // temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
 // for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
 // call that draws random numbers has a stream of the generator; the next replay begins with the stream after
-// these.
+// these. lost: a tensor that the step uses was freed since or has other memory, so what operands point to is
+// not to be read. begun: a step is under way in time slices.
 typedef struct tensor_graph_info_t {
     int64_t calls, streams, groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
+    int lost, begun;
 } tensor_graph_info_t;
 
 // A call of a graph, in the order of its replays.
@@ -4067,7 +4071,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 17, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 18, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4772,6 +4776,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     /* the rows that tensor_nn.h names */ \
     X(const tensor__row_t *, row_RELU, (void)) \
     X(const tensor__row_t *, row_GELU_TANH, (void)) \
+    X(const tensor__row_t *, row_BERNOULLI, (void)) \
     /* must precede the first gradient by rows */ \
     X(void, know_rows, (tensor__thread_t *th, tensor__merge_fn *merge)) \
     /* NULL if there are no gradients by rows */ \
@@ -11691,8 +11696,9 @@ typedef struct tensor__raw_t {
     struct tensor__raw_t *next, **prev;
     tensor_context_t *ctx;
     uint64_t bytes;
-    int headers;
-    struct tensor__raw_t *next_dead;    // of a dead object, see tensor__object
+    tensor__count_t headers;            // set when they are filled: other threads walk through slabs
+    // Of a dead object, see tensor__object; or the slab of storages that its thread took before this one
+    struct tensor__raw_t *next_dead;
 } tensor__raw_t;
 
 // Dead objects of one kind, oldest first.
@@ -11782,6 +11788,7 @@ struct tensor__thread_t {
     int64_t header_count;
     tensor_t *fresh_headers;        // never used ones
     tensor__storage_t *storages;
+    tensor__raw_t *storage_slabs;
     void *bins[TENSOR__CLASSES];
     tensor_t *foreign_headers;      // freed by other threads: lock-free stacks, drained when a list runs dry
     tensor__storage_t *foreign_storages;
@@ -12537,13 +12544,13 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__header_slow(tensor__thread_t *th) 
     tensor_t *slab = (tensor_t *)tensor__raw_or_release(th, N * sizeof(tensor_t));
     if (!slab) { return NULL; }
     memset(slab, 0, N * sizeof(tensor_t));
-    ((tensor__raw_t *)(void *)((char *)slab - 64))->headers = N;
     for (int i = N - 1; i >= 0; i--) {
         slab[i].state = TENSOR__DEAD;
         slab[i].home = th;
         slab[i].next = th->fresh_headers;
         th->fresh_headers = &slab[i];
     }
+    TENSOR__ATOMIC_STORE(&((tensor__raw_t *)(void *)((char *)slab - 64))->headers, N);
     tensor_t *t = th->fresh_headers;
     th->fresh_headers = t->next;
     return t;
@@ -12571,6 +12578,9 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     tensor__storage_t *slab = (tensor__storage_t *)tensor__raw_or_release(th, N * sizeof(tensor__storage_t));
     if (!slab) { return 0; }
     memset(slab, 0, N * sizeof(tensor__storage_t));
+    tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)slab - 64);
+    r->next_dead = th->storage_slabs;
+    th->storage_slabs = r;
     for (int i = 0; i < N; i++) {
         slab[i].home = th;
         slab[i].next = th->storages;
@@ -13223,7 +13233,8 @@ TENSOR__FN int64_t tensor__same_origin(const tensor_context_t *ctx, const tensor
     *bytes = 0;
     for (tensor__raw_t *r = ctx->raw; r; r = r->next) {
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int k = 0; k < r->headers; k++) {
+        int count = TENSOR__ATOMIC_LOAD(&r->headers);
+        for (int k = 0; k < count; k++) {
             const tensor_t *other = &slab[k];
             if (other->state != TENSOR__LIVE || !tensor__same_name(other->op, t->op)) { continue; }
             if (!tensor__same_name(other->site, t->site)) { continue; }
@@ -13243,7 +13254,8 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
     TENSOR__LOCK(&ctx->mutex);
     for (tensor__raw_t *r = ctx->raw; r; r = r->next) {         // one line per op and site
         tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-        for (int i = 0; i < r->headers; i++) {
+        int count = TENSOR__ATOMIC_LOAD(&r->headers);
+        for (int i = 0; i < count; i++) {
             tensor_t *t = &slab[i];
             if (t->state != TENSOR__LIVE) { continue; }
             int64_t bytes, n = tensor__same_origin(ctx, t, &bytes);
@@ -31904,6 +31916,7 @@ typedef struct tensor__link_t {
     tensor_t *leaf, *grad;
     tensor__storage_t *storage;         // of leaf
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
+    int trained;                        // the leaf required a gradient when the capture ended
 } tensor__link_t;
 
 // A call that is under way in time slices. Its kernel runs from the beginning in each of them and finds the
@@ -32098,10 +32111,10 @@ TENSOR__FN int64_t *tensor__graph_dims(tensor_graph_t *g, const int64_t *from, i
     return to;
 }
 
-// Whether a call changes a storage in place that its thread has made.
-TENSOR__FN int tensor__changes_own(const tensor_call_t *c, const tensor__storage_t *s) {
+// Whether a call changes a storage in place.
+TENSOR__FN int tensor__changes(const tensor_call_t *c, const tensor__storage_t *s) {
     for (int i = c->nin; i < c->nin + c->nout; i++) {
-        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return s->home == c->thread; }
+        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return 1; }
     }
     return 0;
 }
@@ -32136,12 +32149,13 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit
                         a->dims, (int)a->ndim);
 
     // A storage that is met for the first time was made in the capture if it is written, and is older if it
-    // is read; an empty tensor that is changed in place is an exception. Memory of the program is always
-    // older.
+    // is read; an empty tensor that is changed in place is an exception. Memory of the program and of other
+    // threads is always older.
     tensor__traced_t *e = tensor__traced_find(g, a->storage);
     if (!e) {
-        int read = a->role == TENSOR_READ && !tensor__changes_own(&unit->c, a->storage);
-        e = tensor__trace(g, a->storage, read || a->storage->size_class < 0);
+        int read = a->role == TENSOR_READ && !tensor__changes(&unit->c, a->storage);
+        int others = a->storage->size_class < 0 || a->storage->home != g->thread;
+        e = tensor__trace(g, a->storage, read || others);
     }
     if (!e) { return g->code; }
     if (!e->op) {
@@ -32337,37 +32351,20 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
     g->unsited = NULL;
 }
 
-// Traces the storages of all live headers of the thread. -> code
+// Traces all storages that the thread has made and that are in use. -> code
 TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
-    int64_t live = TENSOR__RELAXED_LOAD(&th->live_tensors);     // less than 0 if it frees those of others
-    int64_t room = (live > 0 ? live : 0) + 64, n = 0;
-    tensor__storage_t **list = NULL;
-    for (int fits = 0; !fits; room = n + 64) {
-        if (list) { tensor__memory_free(th, list); }
-        list = (tensor__storage_t **)tensor__memory(th, (uint64_t)room * sizeof *list);
-        if (!list) { return g->code = TENSOR_ERR_OUT_OF_MEMORY; }
-        n = 0;
-        TENSOR__LOCK(&th->ctx->mutex);
-        for (tensor__raw_t *r = th->ctx->raw; r; r = r->next) {
-            tensor_t *slab = (tensor_t *)(void *)((char *)r + 64);
-            for (int i = 0; i < r->headers; i++) {
-                tensor_t *t = &slab[i];
-                if (t->home != th || t->state != TENSOR__LIVE || t->device || !t->storage) { continue; }
-                if (n < room) { list[n] = t->storage; }
-                n++;
-            }
+    tensor__drain(th);
+    for (tensor__storage_t *s = th->storages; s; s = s->next) { s->refs = 0; }      // the last drop leaves 1
+    for (tensor__raw_t *r = th->storage_slabs; r; r = r->next_dead) {
+        tensor__storage_t *slab = (tensor__storage_t *)(void *)((char *)r + 64);
+        for (int i = 0; i < TENSOR__SLAB; i++) {
+            tensor__storage_t *s = &slab[i];
+            if (!TENSOR__ATOMIC_LOAD(&s->refs) || s->device || tensor__is_pinned(th, s)) { continue; }
+            if (!tensor__trace(g, s, 1)) { return g->code; }
         }
-        TENSOR__UNLOCK(&th->ctx->mutex);
-        fits = n <= room;
     }
-
-    for (int64_t i = 0; i < n && !g->code; i++) {
-        if (tensor__is_pinned(th, list[i]) || tensor__traced_find(g, list[i])) { continue; }
-        tensor__trace(g, list[i], 1);
-    }
-    tensor__memory_free(th, list);
-    return g->code;
+    return 0;
 }
 
 // Lets go of all that a graph holds beside its own block.
@@ -33694,6 +33691,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = l->leaf;
         int stays = leaf->state == TENSOR__LIVE && leaf->storage == l->storage;
+        l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
         stays = stays && tensor__graph_age(g, l->storage) == TENSOR__AGE_OLDER;
         int grad = TENSOR__AGE_UNKNOWN;
         if (stays && leaf->grad) {
@@ -33810,6 +33808,13 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     return 0;
 }
 
+// Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
+TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
+    const tensor_t *leaf = l->leaf;
+    if (!leaf || leaf->state != TENSOR__LIVE) { return 0; }
+    return leaf->storage != l->storage || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
+}
+
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
@@ -33820,11 +33825,12 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = l->leaf;
         if (!leaf || leaf->state != TENSOR__LIVE) { continue; }
-        int moved = leaf->storage != l->storage;
-        moved = moved || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
-        TENSOR__REFUSE_CODE(moved, OWNER,
+        TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
                             "%s: %t or the gradient that the step adds to has other memory than "
                             "at the capture (zero_grad, to); capture it again", op, leaf);
+        TENSOR__REFUSE_CODE(l->trained && !(leaf->flags & TENSOR__REQUIRES_GRAD), UNSUPPORTED,
+                            "%s: %t, of which the step makes a gradient, was frozen since the capture; "
+                            "capture it again", op, leaf);
     }
     if (g->backend) { return 0; }
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
@@ -34124,8 +34130,9 @@ TENSOR__INLINE int tensor__graph_whole(tensor_graph_t *g, tensor__thread_t *th) 
         for (tensor__unit_t *s = g->first; s && !code; s = s->next) { code = tensor__graph_run(th, g, s); }
         th->written = NULL;
     }
-    if (!code) { tensor__graph_end(g, th); }
-    return code;
+    if (code) { return code; }
+    tensor__graph_end(g, th);
+    return th->error.code;              // of what was done all the same, as waking workers in real time
 }
 
 TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
@@ -34394,9 +34401,9 @@ TENSOR__FN int tensor__graph_time_slice(tensor_graph_t *g, tensor__thread_t *th,
         if (code) { return -code; }
         more = g->at && !tensor__under_way(g) && now - begin + (double)g->at->us <= budget_us;
     }
-    if (g->at) { return 0; }
-    tensor__graph_end(g, th);
-    return 1;
+    if (!g->at) { tensor__graph_end(g, th); }
+    if (th->error.code) { return -th->error.code; }
+    return g->at == NULL;
 }
 
 TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
@@ -34416,7 +34423,12 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
 TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     tensor_graph_info_t none;
     memset(&none, 0, sizeof none);
-    return TENSOR__GIVEN(g) && g->state == TENSOR__GRAPH_READY ? g->info : none;
+    if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY) { return none; }
+    tensor_graph_info_t info = g->info;
+    info.lost = g->lost != NULL;
+    for (const tensor__link_t *l = g->links; l; l = l->next) { info.lost |= tensor__link_moved(l); }
+    info.begun = g->at != NULL;
+    return info;
 }
 
 TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int64_t i) {

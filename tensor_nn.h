@@ -10863,11 +10863,22 @@ TENSOR__FN tensor_t *nn__p_norm(tensor_t *x, double p, int64_t dim, int keepdim)
     return p == 0 || p == 1 ? a : (tensor_pow_scalar)(a, 1 / p);
 }
 
+// Ones with probability p, else zeros. tensor_bernoulli would read its tensor of p to check it.
+TENSOR__FN tensor_t *nn__ones_of(const int64_t *like, double p, const tensor_t *x) {
+    tensor__op_t o;
+    tensor_t *const in[1] = {nn__like(like, x->ndim, p, x)};
+    if (!nn__is_float(x)) { return NN__FAIL(TENSOR_ERR_DTYPE, "alpha_dropout: x is %y, not a float", x); }
+    if (!TENSOR__(begin)(&o, TENSOR__(row_BERNOULLI)(), in, 1)) { return TENSOR__(poison); }
+    o.rng = TENSOR__(next_stream)(o.th);
+    TENSOR__(result)(&o, x->dtype, in[0]->dims, in[0]->ndim);
+    return TENSOR__(finish)(&o);
+}
+
 // Keeps mean 0 and variance 1: dropped elements become -1.758 = selu(-infinity), then a x + b.
 // like: a shape with one element for each element, or each channel, that is dropped.
 TENSOR__FN tensor_t *nn__alpha_dropout(tensor_t *x, double p, const int64_t *like) {
     double alpha = -1.7580993408473766, a = 1 / sqrt((alpha * alpha * p + 1) * (1 - p));
-    tensor_t *keep = (tensor_bernoulli)(nn__like(like, x->ndim, 1 - p, x));
+    tensor_t *keep = nn__ones_of(like, 1 - p, x);
     if (p == 1) { return (tensor_mul_scalar)(x, 0); }
     tensor_t *shift = (tensor_mul_scalar)((tensor_add_scalar)((tensor_neg)(keep), 1 - p), a * alpha);
     return (tensor_add)((tensor_mul)(x, (tensor_mul_scalar)(keep, a)), shift);
@@ -19916,6 +19927,8 @@ typedef struct nn__again_t {
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
     int *given;                 // of each of param: bit k = the step has its state k
+    int all;
+    char *frozen;               // of all parameters of o: it required no gradient
     nn_update_t *update;
     double (*option)[NN__OPTIONS];      // of each update, at the capture
 } nn__again_t;
@@ -19961,6 +19974,16 @@ TENSOR__FN int nn__again_fits(const nn__again_t *a, int i) {
                   "again", name, a->o->rule->name, nn__group_option(a->o, &a->o->group[p->group], k));
 }
 
+// Whether a replay must settle first, as nn__unsettled.
+TENSOR__FN int nn__again_unsettled(const nn__again_t *a) {
+    const nn_optimizer_t *o = a->o;
+    if (!o->owes || !a->owes) { return o->owes; }
+    int owing = 0, both = 0;
+    for (int i = 0; i < o->nparams; i++) { owing += o->param[i].owes != 0; }
+    for (int i = 0; i < a->n; i++) { both += o->param[a->param[i]].owes != 0; }
+    return both != a->n || owing != a->n;
+}
+
 TENSOR__FN void nn__again(void *user, int run) {
     nn__again_t *a = (nn__again_t *)user;
     if (!run) {
@@ -19968,6 +19991,14 @@ TENSOR__FN void nn__again(void *user, int run) {
         return;
     }
     if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
+    for (int i = 0; i < a->all; i++) {
+        tensor_t *t = a->o->param[i].t;
+        if (!a->frozen[i] || !(tensor_requires_grad)(t)) { continue; }
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED,
+                 "step: %t was frozen at the capture and requires a gradient since; capture it again", t);
+        return;
+    }
+    if (nn__again_unsettled(a) && a->o->settle(a->o) != TENSOR_OK) { return; }
     for (int i = 0; i < a->n; i++) {
         if (!nn__again_fits(a, i)) { return; }
     }
@@ -19988,7 +20019,8 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
     uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
-    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int));
+    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int) +
+                                          (uint64_t)o->nparams);
     if (!a) { return NULL; }
     a->o = o;
     a->owes = owes;
@@ -19998,6 +20030,9 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     a->at = a->param + n;
     a->given = a->at + n;
     a->lead = a->given + n;
+    a->frozen = (char *)(void *)(a->lead + nupdates);
+    a->all = o->nparams;
+    for (int i = 0; i < a->all; i++) { a->frozen[i] = !(tensor_requires_grad)(o->param[i].t); }
     memcpy(a->update, o->update, (size_t)updates * sizeof *a->update);
     for (int i = o->njobs - 1; i >= 0; i--) {
         a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);
@@ -26487,7 +26522,14 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     return o->settle ? o->settle(o) : TENSOR_OK;
 }
 
-TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
+// Whether a state can take the elements of one that was read: graphs that were captured go on with it.
+TENSOR__FN int nn__state_takes(const tensor_t *old, const tensor_t *t) {
+    return old && t && old->dtype == t->dtype && old->ndim == t->ndim &&
+           memcmp(old->dims, t->dims, (size_t)t->ndim * sizeof t->dims[0]) == 0;
+}
+
+// -> code
+TENSOR__FN int nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
     memcpy(o->option, s->options, (size_t)s->noptions * sizeof(double));
     for (int i = 0; i < o->ngroups; i++) {
         nn__group_t *g = &o->group[i], fresh;
@@ -26499,10 +26541,15 @@ TENSOR__FN void nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
         o->param[i].step = s->steps[i];
         for (int k = 0; k < NN__MAX_STATE; k++) {
             tensor_t *t = s->state[i * NN__MAX_STATE + k], *old = o->param[i].state[k];
+            if (nn__state_takes(old, t)) {
+                if ((tensor_is_poison)((tensor_copy_)(old, t))) { return tensor_error_code(); }
+                continue;
+            }
             o->param[i].state[k] = t ? TENSOR__(hold)(t) : NULL;
             if (old) { TENSOR__(drop)(old); }
         }
     }
+    return TENSOR_OK;
 }
 
 // The part of a checkpoint that is not module or optimizer: elements of tensors of the current scope.
@@ -26603,8 +26650,8 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
     if (code == TENSOR_OK) { code = nn__stage_training(r, c, &training); }
     if (code == TENSOR_OK) { code = nn__put_state(&all, fresh); }
     if (code == TENSOR_OK) { code = nn__put_training(c, &training); }
+    if (code == TENSOR_OK && opt) { code = nn__put_optimizer(opt, &staged); }
     if (code != TENSOR_OK) { return code; }
-    if (opt) { nn__put_optimizer(opt, &staged); }
     (tensor_set_generator)(g);
     c->step = (int64_t)count;
     return TENSOR_OK;

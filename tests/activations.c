@@ -163,6 +163,13 @@ static void random_activations(void) {
     y = tensor_alpha_dropout(x, 0.3, 1); // mean 0 and variance 1 stay
     CHECK_NEAR(tensor_item(tensor_mean(y)), 0, 0.02);
     CHECK_NEAR(tensor_item(tensor_var(y, 1)), 1, 0.02);
+    tensor_generator_t rng = tensor_get_generator();
+    y = tensor_alpha_dropout(x, 0.3, 1);
+    tensor_set_generator(rng);              // the draws are those of bernoulli
+    tensor_t *kept = tensor_bernoulli(tensor_mul_scalar(tensor_ones_like(x), 0.7));
+    double low = -1.7580993408473766, a = 1 / sqrt((low * low * 0.3 + 1) * 0.7);
+    m = tensor_mul_scalar(tensor_add_scalar(tensor_neg(kept), 0.7), a * low);
+    CHECK(test_same_bits(y, tensor_add(tensor_mul(x, tensor_mul_scalar(kept, a)), m)));
     CHECK(tensor_alpha_dropout(x, 0.3, 0) == x && tensor_alpha_dropout(x, 0, 1) == x);
     CHECK(tensor_item(tensor_norm(tensor_alpha_dropout(x, 1, 1))) == 0);
     y = tensor_feature_alpha_dropout(tensor_reshape(x, 100, 200, 5), 0.3, 1);

@@ -118,6 +118,21 @@ static void sums(job_t *j) {
     j->step = sums_step;
 }
 
+static tensor_t *alpha_step(job_t *j) {
+    tensor_t *y = tensor_alpha_dropout(tensor_selu(nn_forward(j->body, j->x)), 0.3, 1);
+    y = tensor_flatten(tensor_feature_alpha_dropout(tensor_reshape(y, ITEMS, 8, 2), 0.4, 1), 1, -1);
+    return finish(j, tensor_mse_loss(nn_forward(j->head, y), j->y));
+}
+static void alpha(job_t *j) {
+    j->body = nn_linear(8, 16);
+    j->head = nn_linear(16, 4);
+    j->net = nn_sequential(j->body, j->head);
+    j->opt = nn_sgd(j->net, .lr = 0.05);
+    j->x = tensor_randn(ITEMS, 8);
+    j->y = tensor_randn(ITEMS, 4);
+    j->step = alpha_step;
+}
+
 // Half precision with a scaler, whose factor grows on the way.
 static tensor_t *scaled_step(job_t *j) {
     tensor_scope_t scope = tensor_scope_begin_autocast(TENSOR_F16);
@@ -338,6 +353,7 @@ static void bits(void) {
             compare("lstm", lstm);
             compare("gpt", gpt);
             compare("sums", sums);
+            compare("alpha", alpha);
             compare("scaled", scaled);
             compare("one, AdamW", one_adamw);
             compare("one, SGD", one_sgd);
@@ -1511,6 +1527,114 @@ static void options(void) {
     }
 }
 
+// A parameter that is frozen since the capture, or no longer is, is not trained as the step would.
+static void frozen(void) {
+    for (int before = 0; before < 2; before++) {
+        job_t j;
+        memset(&j, 0, sizeof j);
+        mlp(&j);
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *part = nn_get_child(j.net, "0");
+        mlp_step(&j);
+        CHECK(nn_zero_grad(j.opt) == 0 && nn_requires_grad_(part, !before) == part);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        mlp_step(&j);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0);
+        tensor_t *was = tensor_clone(tensor_detach(nn_get(j.net, "0.weight")));
+        CHECK(nn_requires_grad_(part, before) == part);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, before ? "step: [64,8] was frozen at the capture and requires a"
+                                                   : "of which the step makes a gradient, was frozen since");
+        CHECK(test_same_bits(tensor_detach(nn_get(j.net, "0.weight")), was));
+        CHECK(nn_requires_grad_(part, !before) == part && tensor_graph_replay(g) == 0);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+        nn_optimizer_free(j.opt);
+        nn_free(j.net);
+    }
+}
+
+// A checkpoint goes into the states that are there, which a graph goes on with.
+static void loaded(void) {
+    static const char path[] = "build/tests/capture_loaded.st";
+    job_t eager, replayed;
+    memset(&eager, 0, sizeof eager);
+    tensor_manual_seed(4);
+    mlp(&eager);
+    replayed = eager;
+    replayed.net = nn_clone(eager.net);
+    replayed.opt = nn_adam(replayed.net, .lr = 0.01);
+    tensor_scope_t scope = tensor_scope_begin();
+    mlp_step(&eager);
+    mlp_step(&replayed);
+    CHECK(nn_save_checkpoint(path, eager.net, eager.opt, 1) == 0);
+    mlp_step(&eager);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    mlp_step(&replayed);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_t *w = nn_get(replayed.net, "0.weight"), *state = nn_optimizer_state(replayed.opt, w, "exp_avg");
+    for (int kept = 0; kept < 2; kept++) {
+        if (kept) { tensor_keep(state); }
+        int64_t at = 0;
+        CHECK(nn_load_checkpoint(path, eager.net, eager.opt, &at) == 0 && at == 1);
+        CHECK(nn_load_checkpoint(path, replayed.net, replayed.opt, &at) == 0);
+        CHECK(nn_optimizer_state(replayed.opt, w, "exp_avg") == state);
+        for (int k = 0; k < 3; k++) {
+            mlp_step(&eager);
+            CHECK_MSG(tensor_graph_replay(g) == 0, "%s", tensor_error_text());
+            tensor_clear_error();
+        }
+        CHECK(test_same_bits(tensor_detach(nn_get(eager.net, "0.weight")), tensor_detach(w)));
+    }
+    tensor_free(state);
+    remove(path);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_optimizer_free(eager.opt);
+    nn_optimizer_free(replayed.opt);
+    nn_free(eager.net);
+    nn_free(replayed.net);
+}
+
+// Steps that a scaler skipped are not counted when a replay steps without it.
+static void alone_skipped(const alone_t *a, tensor_t *scaler) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_zero_grad(a->o);
+    tensor_backward(nn_scaler_scale(scaler, tensor_sum(tensor_mul_scalar(a->w, INFINITY))));
+    nn_scaler_step(scaler, a->o);
+    nn_scaler_update(scaler);
+    tensor_scope_end(scope);
+}
+
+static void skipped_before(void) {
+    static const option_t adam = {"adam", NULL, -1, 0, 0};
+    tensor_scope_t scope = tensor_scope_begin();
+    alone_t a[2];
+    tensor_t *scaler[2];
+    tensor_graph_t *g = NULL;
+    for (int i = 0; i < 2; i++) {
+        option_change(&adam, &a[i], 0);
+        scaler[i] = nn_grad_scaler(2, 1000);
+        alone_step(&a[i]);
+        if (i) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+        alone_step(&a[i]);
+        if (i) { g = tensor_capture_end(); }
+        for (int k = 0; k < 6; k++) { alone_skipped(&a[i], scaler[i]); }
+    }
+    CHECK(alone_same(&a[0], &a[1]));
+    for (int k = 0; k < 2; k++) {
+        alone_step(&a[0]);
+        CHECK(tensor_graph_replay(g) == 0 && alone_same(&a[0], &a[1]));
+    }
+    CHECK(tensor_graph_free(g) == 0);
+    for (int i = 0; i < 2; i++) {
+        nn_optimizer_free(a[i].o);
+        tensor_free(scaler[i]);
+    }
+    tensor_scope_end(scope);
+}
+
 // A step that adds to a gradient older than itself needs that gradient.
 static void older_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
@@ -1717,6 +1841,9 @@ int main(void) {
     RUN(contexts_are_freed);
     RUN(counts);
     RUN(options);
+    RUN(frozen);
+    RUN(loaded);
+    RUN(skipped_before);
     RUN(older_gradient);
     RUN(own_gradient);
     RUN(memory_of_the_program);

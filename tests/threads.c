@@ -852,6 +852,83 @@ static void slices_of_two(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// A net that another thread has made, whose numbers this thread has converted: what its step changes in place
+// is older than a capture, whichever thread made the tensor and its memory.
+static nn_module_t *background;
+static void *make_background(void *arg) {
+    (void)arg;
+    background = nn_sequential(nn_linear(4, 8), nn_batch_norm1d(8));
+    return NULL;
+}
+static uint64_t outputs_of(int elsewhere, int converted) {
+    pthread_t thread;
+    if (elsewhere) {
+        CHECK(pthread_create(&thread, NULL, make_background, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    } else {
+        make_background(NULL);
+    }
+    if (converted) { CHECK(nn_to(background, TENSOR_F64) == 0 && nn_to(background, TENSOR_F32) == 0); }
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_ones(3, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_mul_scalar_(nn_get(background, "1.running_mean"), 0.5);      // written first, then read
+    tensor_t *y = nn_forward(background, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    CHECK(y && tensor_graph_replay(g) == 0);
+    uint64_t bytes = tensor_graph_info(g).output_bytes;
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_free(background);
+    return bytes;
+}
+static void made_in_the_background(void) {
+    uint64_t want = outputs_of(0, 0);
+    for (int how = 1; how < 4; how++) { CHECK(outputs_of(how & 1, how >> 1) == want); }
+}
+
+// A capture begins while another thread makes tensors. The thread sanitizer watches.
+static void *make_tensors(void *arg) {
+    (void)arg;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int i = 0; i < 3000; i++) { tensor_ones(1); }
+    tensor_scope_end(scope);
+    return NULL;
+}
+static void captured_beside(void) {
+    pthread_t thread;
+    tensor_t *x = tensor_ones(4);
+    CHECK(pthread_create(&thread, NULL, make_tensors, NULL) == 0);
+    for (int i = 0; i < 300; i++) {
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_relu(x);
+        tensor_scope_end(scope);
+        CHECK(tensor_graph_free(tensor_capture_end()) == 0);
+    }
+    pthread_join(thread, NULL);
+}
+
+// Real time: a replay that has woken workers gives the code of the error that this is.
+static void woken(void) {
+    tensor_t *x = tensor_randn(500, 500);
+    CHECK(tensor_set_num_threads(2) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_matmul(x, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    for (int slices = 0; slices < 2; slices++) {
+        usleep(200000);                     // they sleep
+        CHECK(tensor_set_realtime(1) == 0);
+        int code = slices ? -tensor_graph_resume(g, 1e9) : tensor_graph_replay(g);
+        CHECK(tensor_set_realtime(0) == 0);
+        CHECK(code == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a lock of the system is taken, in real time");
+    }
+    CHECK(tensor_graph_replay(g) == 0 && tensor_graph_free(g) == 0);
+    CHECK(tensor_set_num_threads(1) == 0);
+}
+
 int main(int argc, char **argv) {
     (void)argv;
 #ifdef __SANITIZE_THREAD__
@@ -876,6 +953,9 @@ int main(int argc, char **argv) {
     RUN(passes_together);
     RUN(captured_elsewhere);
     RUN(captured_twice);
+    RUN(made_in_the_background);
+    RUN(captured_beside);
+    RUN(woken);
     RUN(tasks_of_a_context);
     RUN(tasks_without_memory);
     CHECK(tensor_set_num_threads(3) == 0);

@@ -47,9 +47,10 @@ typedef struct kit_export_t {
 // that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
-//   -> code;  errors OWNER (g is NULL or was freed), UNSUPPORTED (an op, a dtype, a name or two that are
-//      equal, or a tensor of the lists that is not contiguous or that the step does not use), POISONED
-//      (NULL), IO, OUT_OF_MEMORY, those of a replay
+//   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
+//      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step does
+//      not use, a step that is under way in slices, or one that does not step all parameters equally often),
+//      POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
@@ -285,7 +286,14 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
         if (x->failed) { return 0; }
         kit_export__writer_t write = kit_export__writer(&c);
         int back = c.family == TENSOR_FAMILY_POINTWISE_BACKWARD;
-        if (write == kit_write_step && !x->updates) { kit_put(x, "\n    steps++;\n"); }
+        if (write == kit_write_step && !x->updates) {
+            int64_t each = kit_step_count(x, calls);
+            if (each < 0) {
+                kit_cannot(x, "step: not all parameters are stepped equally often");
+                return kit_export__recorded(x);
+            }
+            kit_put(x, "\n    steps += %lld;\n", (long long)each);
+        }
         if (!write) {
             kit_cannot(x, "%s: export_c.h does not know this op", x->call.op);
             return kit_export__recorded(x);
@@ -401,11 +409,20 @@ int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_expor
     x.lanes = strcmp(tensor_isa_name(), "portable") == 0 ? 4 : 1;
     if (!tensor_ok()) { return tensor_error_code(); }
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
-    if (!tensor_graph_info(g).calls) {
+    tensor_graph_info_t info = tensor_graph_info(g);
+    if (!info.calls) {
         return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
     }
     if ((e->ninputs > 0 && !e->inputs) || (e->noutputs > 0 && !e->outputs)) {
         return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");
+    }
+    if (info.lost) {
+        return (tensor_raise)(TENSOR_ERR_OWNER,
+                              "export_c: a tensor of the step was freed since the capture, or moved");
+    }
+    if (info.begun) {
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED,
+                              "export_c: a step is under way; tensor_graph_resume ends it");
     }
     int good = kit_export__write(&x, g, e);
     if (x.failed) {

@@ -384,6 +384,34 @@ KIT_TEXT_FN int kit_update(kit_export_state_t *x, const nn_update_t *u) {
     return i;
 }
 
+// How often the step of a graph steps the parameter that lies there.
+KIT_TEXT_FN int64_t kit_steps_of(const kit_export_state_t *x, const void *data, int64_t calls) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < calls; i++) {
+        tensor_graph_call_t call = tensor_graph_call(x->graph, i);
+        if (strcmp(call.kernel->row->name, "step") != 0) { continue; }
+        for (int k = 2; k < call.inputs + call.outputs; k += 5) {
+            n += tensor_graph_operand(&call, k).data == data;
+        }
+    }
+    return n;
+}
+
+// How often it steps each parameter.   -> -1 if they differ
+KIT_TEXT_FN int64_t kit_step_count(const kit_export_state_t *x, int64_t calls) {
+    int64_t each = -1;
+    for (int64_t i = 0; i < calls; i++) {
+        tensor_graph_call_t call = tensor_graph_call(x->graph, i);
+        if (strcmp(call.kernel->row->name, "step") != 0) { continue; }
+        for (int k = 2; k < call.inputs + call.outputs; k += 5) {
+            int64_t n = kit_steps_of(x, tensor_graph_operand(&call, k).data, calls);
+            if (each < 0) { each = n; }
+            if (n != each) { return -1; }
+        }
+    }
+    return each;
+}
+
 // What becomes of x, g and the states at one element.
 KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, int states) {
     if (u->maximize) { kit_line(x, "g = -g;"); }

@@ -7,6 +7,8 @@
 
 #include "../test.h"
 
+#include <pthread.h>
+
 enum { ITEMS = 6, MOST = 24 };
 
 typedef tensor_t *(*loss_t)(tensor_t *y, tensor_t *target);
@@ -398,6 +400,98 @@ static void empties(void) {
     tensor_graph_free(g);
 }
 
+// A step of a net and an optimizer that another thread has made, and one with two steps of an optimizer.
+static nn_module_t *others_net;
+static nn_optimizer_t *others_opt;
+static tensor_t *others_x, *others_y;
+
+static tensor_t *others_step(void) {
+    nn_zero_grad(others_opt);
+    tensor_t *loss = tensor_mse_loss(nn_forward(others_net, others_x), others_y);
+    tensor_backward(loss);
+    nn_step(others_opt);
+    return loss;
+}
+
+static void *others_make(void *arg) {
+    (void)arg;
+    tensor_manual_seed(1);
+    others_net = nn_sequential(nn_linear(4, 8), nn_batch_norm1d(8), nn_relu(), nn_linear(8, 2));
+    others_opt = nn_adam(others_net, .lr = 0.01);
+    others_x = tensor_keep(tensor_randn(16, 4));
+    others_y = tensor_keep(tensor_randn(16, 2));
+    tensor_scope_t scope = tensor_scope_begin();
+    others_step();
+    tensor_scope_end(scope);
+    return NULL;
+}
+
+// -> code;  twice: 2 = in its second step the last layer is frozen
+static int others_train(const char *name, int elsewhere, int twice) {
+    pthread_t thread;
+    if (elsewhere) {
+        CHECK(pthread_create(&thread, NULL, others_make, NULL) == 0 && pthread_join(thread, NULL) == 0);
+    } else {
+        others_make(NULL);
+    }
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    if (twice) { others_step(); }
+    if (twice == 2) { CHECK(nn_requires_grad_(nn_get_child(others_net, "3"), 0) != NULL); }
+    tensor_t *loss = others_step();
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    char path[300];
+    file_name(path, sizeof path, name);
+    tensor_t *in[2] = {others_x, others_y};
+    kit_export_t e = {name, in, 2, NULL, &loss, 1, NULL, 0, twice == 2 ? 0 : 5};
+    int code = tensor_graph_export_c(g, path, &e);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    tensor_free(others_x);
+    tensor_free(others_y);
+    nn_optimizer_free(others_opt);
+    nn_free(others_net);
+    return code;
+}
+
+static void others(void) {
+    CHECK(others_train("of_another_thread", 1, 0) == 0);
+    CHECK(others_train("two_steps", 0, 1) == 0);
+    CHECK_OK();
+    CHECK(others_train("unequal_steps", 0, 2) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: step: not all parameters are stepped equally often");
+    CHECK(!is_there("unequal_steps"));
+}
+
+// A graph whose weights have been freed, and one with a step under way.
+static void unfit(void) {
+    for (int freed = 0; freed < 2; freed++) {
+        nn_module_t *net = nn_linear(4, 2);
+        tensor_t *x = tensor_randn(8, 4);
+        tensor_scope_t scope = tensor_scope_begin_no_grad();
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = tensor_exp(nn_forward(net, x));
+        tensor_graph_t *g = tensor_capture_end();
+        char path[300];
+        file_name(path, sizeof path, "unfit");
+        kit_export_t e = {"unfit", &x, 1, NULL, &y, 1, NULL, 0, 0};
+        if (freed) {
+            nn_free(net);
+            CHECK(tensor_graph_info(g).lost == 1);
+            CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_OWNER);
+            CHECK_ERROR(TENSOR_ERR_OWNER, "export_c: a tensor of the step was freed since the capture");
+        } else {
+            CHECK(tensor_graph_resume(g, 0) == 0 && tensor_graph_info(g).begun == 1);
+            CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: a step is under way");
+            nn_free(net);
+        }
+        CHECK(!is_there("unfit") && tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
 static void refused(void) {
     nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
     CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
@@ -478,6 +572,8 @@ int main(int argc, char **argv) {
     RUN(image_inferences);
     RUN(sequence_inferences);
     RUN(empties);
+    RUN(others);
+    RUN(unfit);
     RUN(refused);
     return test_report();
 }
