@@ -48,15 +48,9 @@ typedef struct kit_export_t {
 // are in another order, and with int8, they differ in last bits; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
-<<<<<<< HEAD
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step
 //      does not use, a step that is under way in slices, or one that does not step all parameters equally
 //      often), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
-=======
-//      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step does
-//      not use, a step that is under way in slices, or one that does not step all parameters equally often),
-//      POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
->>>>>>> hU
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
