@@ -22263,22 +22263,37 @@ TENSOR__INLINE tensor__rowpart_t tensor__row_part(const tensor__rowcall_t *r, in
     return p;
 }
 
-// A row, or the part p of one, by the kernels of f32.
+// The operands of some rows of f32: x2 may be NULL, as may work.
+typedef struct tensor__rowspan_t {
+    const float *x, *x2;
+    char *y;                            // f32, or i64 of argmax
+    float *work;
+    int64_t rows, step;                 // step: bytes from one row of y to the next
+} tensor__rowspan_t;
+
+// Some rows, or the part p of one, by the kernels of f32.
 TENSOR__INLINE void tensor__row_f32(const int id, const tensor__rowcall_t *r, const tensor__rowpart_t *p,
-                                    const char *x, const char *x2, char *y, char *work, tensor__along_t *t) {
-    const float *fx = (const float *)(const void *)x, *fx2 = (const float *)(const void *)x2;
-    float *fy = (float *)(void *)y, *fw = (float *)(void *)work;
+                                    const tensor__rowspan_t *s, tensor__along_t *t) {
+    const float *fx = s->x, *fx2 = s->x2;
+    float *fy = (float *)(void *)s->y, *fw = s->work;
+    int64_t i = 0, n = r->n;
     (void)fx2, (void)fw;
     if (!r->along) {
-        switch (id) {
+        for (; i < s->rows; i++) {
+            switch (id) {
 #define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
-        TENSOR__FAST_ROWS(TENSOR__X, r->isa, fx, fx2, fy, fw, r->n)
+            TENSOR__FAST_ROWS(TENSOR__X, r->isa, fx, fx2, fy, fw, n)
 #undef TENSOR__X
-        default: break;
+            default: break;
+            }
+            fx += n;
+            if (fx2) { fx2 += n; }
+            fy = (float *)(void *)((char *)fy + s->step);
         }
         return;
     }
-    int64_t i = p->span.from, n = p->span.to - i;
+    i = p->span.from;
+    n = p->span.to - i;
     switch (id) {
 #define TENSOR__X(ID, call) case TENSOR_OP_##ID: call; break;
     TENSOR__FAST_PARTS(TENSOR__X, r->isa, p->pass, fx + i, fx2 + i, fy, fw, i, n, t)
@@ -22287,8 +22302,20 @@ TENSOR__INLINE void tensor__row_f32(const int id, const tensor__rowcall_t *r, co
     }
 }
 
-// id is a constant where this is inlined, once per row, so that no row reaches the kernels of another.
-TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int worker) {
+// What one row of the table does with a row of elements: functions in which its id is a constant, so that no
+// row reaches the kernels of another.
+typedef struct tensor__rowtask_t {
+    void (*f32)(const tensor__rowcall_t *r, const tensor__rowpart_t *p, const tensor__rowspan_t *s,
+                tensor__along_t *t);                    // NULL = it has no kernel of f32
+    void (*f64)(const tensor__rowcall_t *r, const double *x, const double *x2, double *y, tensor__stretch_t a,
+                tensor__along_t *t);
+    void (*i64)(const tensor__rowcall_t *r, const int64_t *x, int64_t *y, tensor__stretch_t a,
+                tensor__along_t *t);                    // NULL = it takes no integers
+    int passes;
+} tensor__rowtask_t;
+
+TENSOR__FN void tensor__row_task(const tensor__rowtask_t *own, int fast, void *arg, int64_t task,
+                                 int worker) {
     tensor__rowcall_t *r = (tensor__rowcall_t *)arg;
     tensor_call_t *c = r->c;
     const tensor_arg_t *x = &c->arg[0], *x2 = c->nin > 1 ? &c->arg[1] : NULL;
@@ -22296,11 +22323,10 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
     int64_t n = r->n, m = r->rows ? y->numel / r->rows : 0, k = task * r->per;
     int64_t end = tensor__least(k + r->per, r->rows);
     int xs = tensor__sizes[x->dtype], ys = tensor__sizes[y->dtype], cs = tensor__class_size[r->compute_class];
-    int fast = r->fast && tensor__row_is_fast(id);
-    tensor__rowpart_t p = tensor__row_part(r, tensor__row_passes(id, fast), fast, task);
-    tensor__along_t own, *t = &own;
-    own.m = own.s = 0;
-    own.k = 0;
+    tensor__rowpart_t p = tensor__row_part(r, own->passes, fast, task);
+    tensor__along_t alone, *t = &alone;
+    alone.m = alone.s = 0;
+    alone.k = 0;
     if (r->along) {
         t = r->along;
         k = r->row;
@@ -22312,26 +22338,32 @@ TENSOR__INLINE void tensor__row_task(const int id, void *arg, int64_t task, int 
     }
     char *work = (char *)c->scratch;        // NULL: a kernel of f32 that needs none
     if (work) { work += (size_t)worker * 3 * (size_t)(n + 8) * 8; }
+    if (fast) {
+        tensor__rowspan_t s;
+        s.x = (const float *)x->data + k * n;
+        s.x2 = x2 ? (const float *)x2->data + k * n : NULL;
+        s.y = (char *)y->data + k * m * ys;
+        s.work = (float *)(void *)work;
+        s.rows = end - k;
+        s.step = m * ys;
+        own->f32(r, &p, &s, t);
+        return;
+    }
     for (; k < end; k++) {
         const char *a = (const char *)x->data + k * n * xs, *b = x2 ? (const char *)x2->data + k * n * xs :
             NULL;
         char *to = (char *)y->data + k * m * ys;
-        if (fast) {
-            tensor__row_f32(id, r, &p, a, b, to, work, t);
-            continue;
-        }
-
         int64_t i = p.span.from, some = p.span.to - i;
         char *bx = work, *bx2 = work + (n + 8) * cs, *by = work + 2 * (n + 8) * cs;
         if (p.loads) { tensor__load_run(bx + i * cs, r->compute_class, a + i * xs, x->dtype, 1, some); }
         if (p.loads && b) {
             tensor__load_run(bx2 + i * cs, r->compute_class, b + i * xs, x2->dtype, 1, some);
         }
-        if (p.span.passes && r->compute_class == TENSOR__C_I64 && tensor__row_is_integral(id)) {
-            tensor__row_i64(id, r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, p.span, t);
+        if (p.span.passes && r->compute_class == TENSOR__C_I64 && own->i64) {
+            own->i64(r, (const int64_t *)(void *)bx, (int64_t *)(void *)by, p.span, t);
         } else if (p.span.passes) {
-            tensor__row_f64(id, r, (const double *)(void *)bx, (const double *)(void *)bx2,
-                            (double *)(void *)by, p.span, t);
+            own->f64(r, (const double *)(void *)bx, (const double *)(void *)bx2, (double *)(void *)by, p.span,
+                     t);
         }
         if (p.stores && m == n) {
             tensor__store_run(to + i * ys, y->dtype, 1, by + i * cs, r->compute_class, some);
@@ -22381,7 +22413,29 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
         task_of_row(TENSOR_OP_##ID, arg, task, worker);                                                      \
     }                                                                                                        \
     TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) { return kernel(c, tensor__task_##name); }
-#define TENSOR__X(ID, name) TENSOR__CPU_OF_ROW(ID, name, tensor__cpu_rows, tensor__row_task)
+#define TENSOR__X(ID, name)                                                                                  \
+    TENSOR__FN void tensor__f32_##name(const tensor__rowcall_t *r, const tensor__rowpart_t *p,               \
+                                       const tensor__rowspan_t *s, tensor__along_t *t) {                     \
+        tensor__row_f32(TENSOR_OP_##ID, r, p, s, t);                                                         \
+    }                                                                                                        \
+    TENSOR__FN void tensor__f64_##name##_row(const tensor__rowcall_t *r, const double *x, const double *x2,  \
+                                             double *y, tensor__stretch_t a, tensor__along_t *t) {           \
+        tensor__row_f64(TENSOR_OP_##ID, r, x, x2, y, a, t);                                                  \
+    }                                                                                                        \
+    TENSOR__FN void tensor__i64_##name(const tensor__rowcall_t *r, const int64_t *x, int64_t *y,             \
+                                       tensor__stretch_t a, tensor__along_t *t) {                            \
+        tensor__row_i64(TENSOR_OP_##ID, r, x, y, a, t);                                                      \
+    }                                                                                                        \
+    TENSOR__FN void tensor__task_##name(void *arg, int64_t task, int worker) {                               \
+        int fast = ((const tensor__rowcall_t *)arg)->fast && tensor__row_is_fast(TENSOR_OP_##ID);            \
+        tensor__rowtask_t own;                                                                               \
+        own.f32 = tensor__row_is_fast(TENSOR_OP_##ID) ? tensor__f32_##name : NULL;                           \
+        own.f64 = tensor__f64_##name##_row;                                                                  \
+        own.i64 = tensor__row_is_integral(TENSOR_OP_##ID) ? tensor__i64_##name : NULL;                       \
+        own.passes = tensor__row_passes(TENSOR_OP_##ID, fast);                                               \
+        tensor__row_task(&own, fast, arg, task, worker);                                                     \
+    }                                                                                                        \
+    TENSOR__FN int tensor__cpu_##name(tensor_call_t *c) { return tensor__cpu_rows(c, tensor__task_##name); }
 TENSOR__X(ARGMAX, argmax) TENSOR__X(ARGMIN, argmin) TENSOR__X(CUMPROD, cumprod) TENSOR__X(CUMSUM, cumsum)
 TENSOR__X(LINEAR_SCAN, linear_scan) TENSOR__X(LOG_SOFTMAX, log_softmax)
 TENSOR__X(LOG_SOFTMAX_BACKWARD, log_softmax_backward) TENSOR__X(LOGCUMSUMEXP, logcumsumexp)
