@@ -7310,7 +7310,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     v->planes = p->groups ? p->channels / p->groups : p->items;
     v->per = nn__per(v->rows, 6 * v->planes * p->plane);
     v->sums = (nn__plane_sums_t *)c->scratch;
-    v->part = (double *)(void *)(v->sums + 1);
+    v->part = v->sums ? (double *)(void *)(v->sums + 1) : NULL;     // only backward and pieces have it
     if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
         nn__run(nn__ceil(v->rows, v->per), nn__plane_norm_task, v);
         return;

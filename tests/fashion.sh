@@ -1,10 +1,9 @@
 # fashion.sh - training on the real Fashion-MNIST reaches what it must; skipped without Debian's dataset-fashion-mnist.
 #
-#   sh tests/fashion.sh          FULL=1, as in .ci/run; else skipped: the MLP must reach 89 % in 12 epochs with four of five
-#                                seeds (a minute of a core); one epoch of the CNN against a bound
-#   sh tests/fashion.sh proof    make fashion-proof: the CNN, too, with four of five seeds: 92 % in 15 epochs (twelve
-#                                minutes of a core)
+#   sh tests/fashion.sh          FULL=1, as in .ci/run; else skipped
+#   sh tests/fashion.sh proof    make fashion-proof: the same without FULL=1
 #
+# With four of five seeds the MLP must reach 89 % in 12 epochs (a minute of a core), the CNN 92 % in 15 (ten minutes).
 # Uses $B (build), $DATA (/usr/share/datasets/fashion-mnist). Last line: "N passed, N failed".
 B=${B:-build}
 from=${DATA:-/usr/share/datasets/fashion-mnist}
@@ -48,10 +47,6 @@ four() {
 }
 
 if four mlp 12 89; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-if [ "$1" = proof ]; then
-    if four cnn 15 92; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-else
-    if reach cnn 1 1 84; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
-fi
+if four cnn 15 92; then passed=$((passed + 1)); else failed=$((failed + 1)); fi
 echo "$passed passed, $failed failed"
 [ $failed -eq 0 ]
