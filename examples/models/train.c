@@ -3,7 +3,6 @@
 //   train resnet50 [batch [steps [threads]]]   images: DATA=folder of IDX files, which `make fashion` unpacks
 //   train lstm_lm | gpt2    TEXT=file: its words, numbered as they come, as many as the model knows
 //   train ncf               RATINGS=file of lines user::film::.. or user,film,.. (MovieLens)
-//
 // Build: make build/models/train && build/models/train ncf
 //        THIN=8 divides widths; WEIGHTS=file begins with a state_dict in safetensors; SAVE=file ends with one
 // Output: a line a step with its loss, then the speed (median of steps) and memory.
