@@ -8,8 +8,8 @@
 #
 # BEFORE is the root of the earlier version (git worktree add FOLDER COMMIT). Seconds are the user's of $CC -O2, the
 # median of TURNS (3) turns that alternate between the versions; "parts" has those of the longest of 2 and of 4 jobs,
-# which are the seconds that pass on a machine at rest. The CNN is the earlier
-# version's program. KB are .text, .rodata and .data.rel.ro.
+# which are the seconds that pass on a machine at rest. The CNN is the earlier version's program, with the kit's reader
+# of IDX files. KB are .text, .rodata and .data.rel.ro.
 CC=${CC:-gcc}
 B=${B:-build}
 TURNS=${TURNS:-3}
@@ -39,8 +39,10 @@ ratio() {
 build() {
     PREPARE=1 CC=$CC B=$B sh bench/sizes.sh || exit 1
     rm -f "$T"/*.seconds
-    { printf '#define %s\n' TENSOR_STATIC TENSOR_IMPLEMENTATION TENSOR_NN_IMPLEMENTATION
-      grep -v '^#define TENSOR_.*IMPLEMENTATION' "$BEFORE/examples/fashion.c"; } >"$T/cnn-static.c"
+    { printf '#define %s\n' TENSOR_STATIC TENSOR_IMPLEMENTATION TENSOR_NN_IMPLEMENTATION KIT_IDX_IMPLEMENTATION
+      echo '#include "kit/idx.h"'
+      grep -v '^#define TENSOR_.*IMPLEMENTATION' "$BEFORE/examples/fashion.c" |
+          sed 's/nn_read_idx/kit_read_idx/'; } >"$T/cnn-static.c"
     flags="-std=c99 -O2 -fno-asynchronous-unwind-tables -w -pthread -Iexamples"
     sections="$flags -ffunction-sections -fdata-sections"
     turn=0
