@@ -10890,7 +10890,7 @@ typedef void (*tensor__gemm_tile_fn)(int64_t k, const float *a, int64_t as, cons
 
 enum {
     TENSOR__BLOCK = 256, TENSOR__LANES = 16, TENSOR__ITER_ARGS = 9, TENSOR__GRAIN = 16384,
-    TENSOR__PAST_CACHES = 1 << 23            // elements of a result that goes past the caches
+    TENSOR__PAST_CACHES = 1 << 23       // elements of a result that goes past the caches
 };
 
 // A pass. Its kernels are reached one by one, TENSOR__DO(isa, leaf_sum)(x, n), so that a program does not
@@ -11698,7 +11698,7 @@ typedef struct tensor__raw_t {
     uint64_t bytes;
     tensor__count_t headers;            // set when they are filled: other threads walk through slabs
     // Of a dead object, see tensor__object; or the slab of storages that its thread took before this one
-    struct tensor__raw_t *next_dead;
+    struct tensor__raw_t *next_of_kind;
 } tensor__raw_t;
 
 // Dead objects of one kind, oldest first.
@@ -12579,7 +12579,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     if (!slab) { return 0; }
     memset(slab, 0, N * sizeof(tensor__storage_t));
     tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)slab - 64);
-    r->next_dead = th->storage_slabs;
+    r->next_of_kind = th->storage_slabs;
     th->storage_slabs = r;
     for (int i = 0; i < N; i++) {
         slab[i].home = th;
@@ -12694,7 +12694,7 @@ TENSOR__FN void *tensor__object(tensor__thread_t *th, int kind, uint64_t bytes) 
     TENSOR__LOCK(&ctx->mutex);
     if (g->count > TENSOR__GRAVES) {
         r = g->first;
-        g->first = r->next_dead;
+        g->first = r->next_of_kind;
         g->count--;
     }
     TENSOR__UNLOCK(&ctx->mutex);
@@ -12707,11 +12707,11 @@ TENSOR__FN void tensor__bury(void *object, int kind) {
     tensor_context_t *ctx = r->ctx;
     tensor__graves_t *g = &ctx->graves[kind];
     TENSOR__LOCK(&ctx->mutex);
-    r->next_dead = NULL;
+    r->next_of_kind = NULL;
     if (g->count == 0) {
         g->first = r;
     } else {
-        g->last->next_dead = r;
+        g->last->next_of_kind = r;
     }
     g->last = r;
     g->count++;
@@ -13948,25 +13948,25 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
 // key left, states wait for tensor_thread_end or shutdown.
 #if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
-static int tensor__exit_there;                         // under tensor__global
+static int tensor__exit_key_made;                     // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
 
 // Makes the end of the calling thread give back th, NULL = nothing.
 TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
     TENSOR__LOCK(&tensor__global);
-    if (!tensor__exit_there && th) {
-        tensor__exit_there = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
+    if (!tensor__exit_key_made && th) {
+        tensor__exit_key_made = pthread_key_create(&tensor__exit_key, tensor__thread_exit) == 0;
     }
-    int watched = tensor__exit_there && pthread_setspecific(tensor__exit_key, th) == 0;
+    int watched = tensor__exit_key_made && pthread_setspecific(tensor__exit_key, th) == 0;
     TENSOR__UNLOCK(&tensor__global);
     if (th) { th->watched = (uint8_t)watched; }
 }
 
 TENSOR__FN void tensor__exit_forget(void) {
     TENSOR__LOCK(&tensor__global);
-    if (tensor__exit_there && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
+    if (tensor__exit_key_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
         (void)pthread_key_delete(tensor__exit_key);
-        tensor__exit_there = 0;
+        tensor__exit_key_made = 0;
     }
     TENSOR__UNLOCK(&tensor__global);
 }
@@ -32410,7 +32410,7 @@ TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
     tensor__thread_t *th = g->thread;
     tensor__drain(th);
     for (tensor__storage_t *s = th->storages; s; s = s->next) { s->refs = 0; }      // the last drop leaves 1
-    for (tensor__raw_t *r = th->storage_slabs; r; r = r->next_dead) {
+    for (tensor__raw_t *r = th->storage_slabs; r; r = r->next_of_kind) {
         tensor__storage_t *slab = (tensor__storage_t *)(void *)((char *)r + 64);
         for (int i = 0; i < TENSOR__SLAB; i++) {
             tensor__storage_t *s = &slab[i];

@@ -3905,8 +3905,9 @@ typedef struct nn__cpu_t {
 // The columns are ID, name, family, inputs, how many outputs, the CPU's kernel, gradient, saves, class, as in
 // TENSOR_OPS_OTHER of tensor.h. The inputs are (how many, how many of them are required, what error texts
 // call them); what rows of a family share has a name below. The kernel is NN__CPU(conv) for nn__cpu_conv.
-// With the scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has (row->own:
-// nn__then_t, nn__taps_t, nn__integers_t, nn__pointwise_t) NN__CPU_OWN, with both NN__CPU_WITH_OWN.
+// With the scratch that nn__scratch_conv counts it is NN__CPU_WITH, with what only this row has NN__CPU_OWN,
+// with both NN__CPU_WITH_OWN: the type taps and its value {nn__conv_taps} are a static nn__taps_t inside the
+// row's function, to which row->own points (also nn__then_t, nn__integers_t, nn__pointwise_t).
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
@@ -20918,7 +20919,7 @@ TENSOR__FN void nn__found_task(void *arg, int64_t task, int worker) {
 }
 
 // Multiplies the gradients by arg 0. arg 1, if not absent, is f32 and becomes 1 if one of them is infinite
-// or NaN. That is a task, as the total of a call that is done in time slices is none before its end.
+// or NaN. That is a task, because a call in time slices has no total before its end.
 TENSOR__FN int nn__cpu_scale(tensor_call_t *c) {
     const double *factor = (const double *)c->arg[0].data;
     nn__scaled_t s;
