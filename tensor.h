@@ -4106,6 +4106,8 @@ typedef struct tensor__extra_t tensor__extra_t;
 
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
 
+typedef void tensor__deleter_t(void *data, void *user);
+
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
 struct tensor__storage_t {
@@ -4115,11 +4117,12 @@ struct tensor__storage_t {
     uint32_t version;
     tensor__thread_t *home;             // whose free lists it goes back to
     const char *write_op, *write_site;
-    void (*deleter)(void *data, void *user);
+    tensor__deleter_t *deleter;
     void *user;
     tensor__storage_t *next;            // in a free list
     int16_t size_class;                 // of data, < 0 = not the library's, TENSOR__OF_DEVICE = a device's
     uint8_t device, read_only;          // read_only: the elements are constants of the caller
+    uint32_t born;                      // captures that home had begun when it was made
 };
 
 // A header. Only the first ndim entries of dims and strides are ever written.
@@ -4134,7 +4137,7 @@ struct tensor_t {
     int32_t output;                     // which output of the node
     int32_t slot;                       // place in its thread's scope stack, -1 = in none
     uint32_t base_version;              // of base when node was made (views)
-    uint32_t rebased;                   // counts in-place changes that replaced node (bases)
+    uint32_t rebased;                   // counts in-place changes that replaced node (bases), and deaths
     tensor_t *base;                     // the tensor that it is a view of
     tensor_t *grad;
     tensor__thread_t *home;             // owner of slot and of the header's memory
@@ -4432,6 +4435,7 @@ typedef struct tensor_recorder_t {
     void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
+    uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
     int refused;                        // something that cannot be captured was called: the step has no graph
 } tensor_recorder_t;
 
@@ -4596,7 +4600,10 @@ struct tensor__grad_t {
 // How an op changes a tensor in place. Ops that change none do not reach these functions.
 struct tensor__op_t;
 typedef struct tensor__in_place_t {
-    int (*record)(struct tensor__op_t *o);      // NULL = by the library, where nothing is recorded
+    int (*prepare)(struct tensor__op_t *o);     // before the data is written; NULL = by the library, where
+                                                // nothing is recorded
+    int (*record)(struct tensor__op_t *o);      // after it
+    void (*forget)(struct tensor__op_t *o);     // instead, if the change failed
     tensor_t *(*copy)(tensor_t *x, tensor_t *src);
 } tensor__in_place_t;
 
@@ -4617,6 +4624,7 @@ typedef struct tensor__op_t {
     uint8_t wants;                      // bit k: input k needs a gradient; set by tensor__tracks
     const struct tensor__in_place_t *update;    // output 0 is input 0, changed in place; NULL = not in place
     tensor_t *original;                 // copy of input 0 from before the change, if the gradient needs it
+    tensor__node_t *spare;              // set by prepare: memory of the nodes that record makes
     // Computes the results of small operands, f32 on the host, from their first elements, without a call
     // block. NULL = the kernel of the row runs
     void (*small_fn)(const struct tensor__op_t *o, const float *const *in, void *const *out);
@@ -4632,6 +4640,7 @@ typedef struct tensor__op_t {
 typedef struct tensor__owned_t {
     struct tensor__owned_t *next, **prev;
     tensor_context_t *ctx;
+    int64_t number;                     // in the context, never used again
     void (*destroy)(struct tensor__owned_t *);
 } tensor__owned_t;
 
@@ -4692,7 +4701,7 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, next_stage, (int64_t *i)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
-    X(uint64_t, gemm_scratch, (const tensor__gemm_t *g, int dtype)) \
+    X(uint64_t, gemm_scratch_upto, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product alone */ \
     X(uint64_t, product_scratch, (const tensor__gemm_t *g, int dtype)) \
     /* the pass whose kernels are used: 0 scalar .. 3 AVX-512 */ \
@@ -11702,6 +11711,13 @@ typedef struct tensor__raw_t {
 } tensor__raw_t;
 
 // Dead objects of one kind, oldest first.
+// Is told, under a lock, when the storage that it is put on goes.
+typedef struct tensor__watch_t {
+    tensor__deleter_t *deleter;         // the storage's own, or another watch's
+    void *user;
+    void (*gone)(struct tensor__watch_t *w);
+} tensor__watch_t;
+
 typedef struct tensor__graves_t {
     tensor__raw_t *first, *last;
     int64_t count;
@@ -11788,7 +11804,7 @@ struct tensor__thread_t {
     int64_t header_count;
     tensor_t *fresh_headers;        // never used ones
     tensor__storage_t *storages;
-    tensor__raw_t *storage_slabs;
+    uint32_t captures;              // begun on the CPU: tells storages made in one from older ones
     void *bins[TENSOR__CLASSES];
     tensor_t *foreign_headers;      // freed by other threads: lock-free stacks, drained when a list runs dry
     tensor__storage_t *foreign_storages;
@@ -11866,6 +11882,7 @@ struct tensor_context_t {
     void *error_user;
     tensor__count_t growth_told;
     tensor__owned_t *owned;
+    int64_t last_owned;
     tensor__crew_t *crews;
     tensor__graves_t graves[TENSOR__OBJECTS];
     struct tensor__hook_t *hooks;   // all hooks of the context, hook_count of them
@@ -12578,9 +12595,6 @@ TENSOR__FN TENSOR__NOINLINE int tensor__storage_slow(tensor__thread_t *th) {
     tensor__storage_t *slab = (tensor__storage_t *)tensor__raw_or_release(th, N * sizeof(tensor__storage_t));
     if (!slab) { return 0; }
     memset(slab, 0, N * sizeof(tensor__storage_t));
-    tensor__raw_t *r = (tensor__raw_t *)(void *)((char *)slab - 64);
-    r->next_of_kind = th->storage_slabs;
-    th->storage_slabs = r;
     for (int i = 0; i < N; i++) {
         slab[i].home = th;
         slab[i].next = th->storages;
@@ -12608,6 +12622,7 @@ TENSOR__INLINE tensor__storage_t *tensor__storage(tensor__thread_t *th, uint64_t
     s->write_op = s->write_site = NULL;
     s->deleter = NULL;
     s->device = s->read_only = 0;
+    s->born = th->captures;
     return s;
 }
 
@@ -12631,17 +12646,40 @@ TENSOR__FN TENSOR__NOINLINE tensor__storage_t *tensor__device_storage(tensor__th
     return s;
 }
 
-TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
-    if (!TENSOR__DROP(&s->refs)) { return; }
-    if (s->deleter) {
-        void (*deleter)(void *, void *) = s->deleter;
-        s->deleter = NULL;
+// Threads put watches on storages, take them off and free storages at once, all under this lock.
+static tensor__count_t tensor__watch_lock;
+
+// Stands for a deleter: user is a tensor__watch_t, which has the storage's own.
+TENSOR__FN void tensor__watched(void *data, void *user) {
+    (void)data;
+    (void)user;
+}
+
+// Tells the watches of a storage that it goes, then calls its own deleter.
+TENSOR__FN TENSOR__NOINLINE void tensor__storage_delete(tensor__thread_t *th, tensor__storage_t *s) {
+    tensor__spin(&tensor__watch_lock);
+    tensor__deleter_t *deleter = s->deleter;
+    void *user = s->user;
+    while (deleter == tensor__watched) {
+        tensor__watch_t *w = (tensor__watch_t *)user;
+        deleter = w->deleter;
+        user = w->user;
+        w->gone(w);
+    }
+    s->deleter = NULL;
+    tensor__unspin(&tensor__watch_lock);
+    if (deleter) {
         uint8_t inside = th->inside;
         th->inside = 1;
-        deleter(s->data, s->user);
+        deleter(s->data, user);
         th->inside = inside;
-        if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
     }
+    if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
+}
+
+TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
+    if (!TENSOR__DROP(&s->refs)) { return; }
+    if (TENSOR__RELAXED_LOAD(&s->deleter)) { tensor__storage_delete(th, s); }
     if (TENSOR__LIKELY(s->home == th)) {
         if (s->size_class >= 0) { tensor__block_free(th, s->data, s->size_class); }
         s->next = th->storages;
@@ -13271,6 +13309,7 @@ TENSOR_API size_t (tensor_memory_report)(char *text, size_t size) {
 TENSOR__FN void tensor__own(tensor__thread_t *th, tensor__owned_t *o) {
     tensor_context_t *ctx = o->ctx = th->ctx;
     TENSOR__LOCK(&ctx->mutex);
+    o->number = ++ctx->last_owned;
     o->next = ctx->owned;
     o->prev = &ctx->owned;
     if (o->next) { o->next->prev = &o->next; }
@@ -13509,6 +13548,7 @@ TENSOR__FN void tensor__header_empty(tensor__thread_t *th, tensor_t *t) {
 // The end of a header: its references are dropped, its memory waits in quarantine.
 TENSOR__FN void tensor__header_destroy(tensor__thread_t *th, tensor_t *t) {
     t->state = TENSOR__DEAD;
+    t->rebased++;
     t->freed = NULL;
     tensor__count(&th->live_tensors, -1);
     tensor__header_release(th, t);
@@ -14891,7 +14931,7 @@ TENSOR__INLINE tensor_t *tensor__new_header(tensor__thread_t *th, const char *op
     t->keeps = 0;
     t->offset = 0;
     t->output = 0;
-    t->base_version = t->rebased = 0;
+    t->base_version = 0;
     t->op = op;
     t->site = NULL;
     t->lock = t->once_leaf = 0;
@@ -15536,7 +15576,7 @@ typedef struct tensor__pass_t {
     tensor__hooked_t *hooked;
     int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
-    int watched;                        // nodes pass tensor__arrived: there are inputs, or a profiler is set
+    int watched;                        // nodes pass tensor__arrived: there are inputs, or someone listens
     tensor__autograd_fn *autograd;
 } tensor__pass_t;
 
@@ -16244,6 +16284,15 @@ TENSOR__INLINE tensor__node_t *tensor__node_packed(tensor__thread_t *th, tensor_
     return TENSOR__LIKELY(!packs || th->packer->pack(th, n)) ? n : tensor__node_refused(th, n);
 }
 
+// A node of the size that tensor__node_make takes, with nothing in it. NULL = out of memory, raised.
+TENSOR__FN tensor__node_t *tensor__node_blank(const tensor__op_t *o, int saves) {
+    saves = tensor__saves_of(o, saves);
+    size_t bytes = tensor__node_room(o, saves) * sizeof(int64_t) + (o->p ? sizeof(tensor_params_t) : 0);
+    tensor__node_t *n = tensor__node_new(o->th, o->row, o->nin, o->nout, tensor__count_bits(saves), bytes);
+    if (n) { n->nin = n->nsaved = 0; }
+    return n;
+}
+
 // The node of an op whose data is there. NULL = out of memory, or a value must not be saved, raised.
 TENSOR__FN tensor__node_t *tensor__node_make(tensor__op_t *o, int saves) {
     tensor__thread_t *th = o->th;
@@ -16483,7 +16532,7 @@ TENSOR__FN int tensor__circular(tensor__op_t *o, const tensor_t *x) {
     if (list) { tensor__give_back(o->th, list); }
     TENSOR__REFUSE_AS(1, found, AUTOGRAD,
                       "%s: x %t, or a view of it, is a leaf of the graph that it would become the result of; "
-                      "change a clone", o->row->name, x);
+                      "change a clone", o->row->id == TENSOR_OP_CLONE ? "copy" : o->row->name, x);
     return count < 0;
 }
 
@@ -16517,10 +16566,42 @@ TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node
     return 1;
 }
 
-TENSOR__FN int tensor__record_update(tensor__op_t *o) {
+TENSOR__FN void tensor__spare_drop(tensor__op_t *o) {
+    while (o->spare) {
+        tensor__node_t *n = o->spare;
+        o->spare = n->next;
+        n->next = NULL;
+        tensor__node_drop(o->th, n);
+    }
+}
+
+// Adds a node to the spare ones. 0 = there is none, raised
+TENSOR__FN int tensor__spare_add(tensor__op_t *o, tensor__node_t *n) {
+    if (!n) {
+        tensor__spare_drop(o);
+        return 0;
+    }
+    n->next = o->spare;
+    o->spare = n;
+    return 1;
+}
+
+// Whether an update can be recorded once its data is written; raises if not. The memory of its nodes is taken
+// here: after the change it is too late to be without.
+TENSOR__FN int tensor__prepare_update(tensor__op_t *o) {
     tensor_t *x = o->out[0];
+    o->spare = NULL;
     if (tensor__circular(o, x) || tensor__circular(o, x->base)) { return 0; }
     if (!tensor__leave_hooks(o->th, x)) { return 0; }
+    if (!tensor__spare_add(o, tensor__node_blank(o, o->row->saves))) { return 0; }
+    if (!x->base) { return 1; }
+    return tensor__spare_add(o, tensor__view_node(o->th, TENSOR__ROW(AS_STRIDED_SCATTER), x->base, x, x->base,
+                                                  x));
+}
+
+TENSOR__FN int tensor__record_update(tensor__op_t *o) {
+    tensor_t *x = o->out[0];
+    tensor__spare_drop(o);
     tensor__node_t *n = tensor__node_make(o, o->row->saves);
     return n && tensor__rehistory(o->th, x, n, 0);
 }
@@ -16884,12 +16965,15 @@ TENSOR__FN tensor_t *tensor__finish(tensor__op_t *o) {
     for (int i = 0; i < o->nout; i++) {
         if (o->out[i] == TENSOR__POISON) { return tensor__abandon(o); }
     }
+    int records = o->update && tensor__tracks(o);
+    if (records && !o->update->prepare(o)) { return tensor__abandon(o); }
     if (o->plain) {
         tensor__launch_plain(o, o->row, o->in, o->nin, o->immediate);
         if (o->update) { tensor__bump(o->th, o->out[0]->storage, o->row->name); }
     } else if (o->small_fn) {
         tensor__launch_small(o);
     } else if (o->row->cpu && tensor__launch_op(o)) {
+        if (records) { o->update->forget(o); }
         return tensor__abandon(o);
     }
     return tensor__commit(o);
@@ -18001,6 +18085,23 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
     }
 }
 
+// The bytes for a product of at most these rows, columns and steps. A product of fewer may need more, as it is
+// split where the whole is not; see tensor__gemm_splits.
+TENSOR__FN uint64_t tensor__gemm_scratch_upto(const tensor__gemm_t *g, int dtype) {
+    uint64_t bytes = tensor__gemm_scratch(g, dtype);
+    if (!bytes || dtype != TENSOR_F32 || g->k < 4096) { return bytes; }
+    uint64_t parts = (uint64_t)(g->k + TENSOR__GEMM_LEAF - 1) / TENSOR__GEMM_LEAF;
+    uint64_t result = (uint64_t)(TENSOR__MIN(g->m, 64) * TENSOR__MIN(g->n, 64));
+    if (parts > TENSOR__GEMM_SPLIT) {
+        result = TENSOR__MIN((uint64_t)g->m * (uint64_t)g->n, (uint64_t)TENSOR__GEMM_SMALL);
+    } else {
+        parts = TENSOR__GEMM_SPLIT;
+    }
+    uint64_t split = tensor__gemm_worker_floats(g) * 4 * (uint64_t)tensor__thread_count() + 64;
+    split += result * parts * 4;
+    return bytes > split ? bytes : split;
+}
+
 // The same for a product that is computed as it is, not in parts: a tiny one needs none.
 TENSOR__FN uint64_t tensor__product_scratch(const tensor__gemm_t *g, int dtype) {
     int tiny = dtype == TENSOR_F32 && tensor__gemm_tiny(g, g->ars, g->acs, g->brs, g->bcs);
@@ -19063,8 +19164,9 @@ TENSOR__FN tensor_t *tensor__view(tensor__op_t *o, const int64_t *dims, const in
     return t;
 }
 
-static const tensor__in_place_t tensor__in_place = {tensor__record_update, tensor_copy_};
-static const tensor__in_place_t tensor__in_place_unrecorded = {NULL, NULL};
+static const tensor__in_place_t tensor__in_place = {tensor__prepare_update, tensor__record_update,
+                                                     tensor__spare_drop, tensor_copy_};
+static const tensor__in_place_t tensor__in_place_unrecorded = {NULL, NULL, NULL, NULL};
 
 // Strides of `dims` over x's elements without a copy. 0 = impossible.
 TENSOR__FN int tensor__view_strides(const tensor_t *x, const int64_t *dims, int ndim, int64_t *strides) {
@@ -30750,6 +30852,7 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 // = failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
+    if (th->recorder) { th->recorder->seq = n->seq; }
     const tensor_profiler_t *heard = th->profiler;
     if (heard && heard->backward) {
         heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
@@ -31083,7 +31186,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->inputs = inputs;
     p->found = found;
     p->ninputs = ni;
-    p->watched = inputs != NULL;
+    tensor_recorder_t *listener = th->recorder;
+    uint64_t outer_seq = listener ? listener->seq : 0;
+    p->watched = inputs || listener;
     if (th->profiler) {
         p->watched = 1;
         tensor__tell_pass(th, 1);
@@ -31104,6 +31209,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     ok = tensor__end_leaves(th, p, ok);
 
     th->pass_mark = outer_mark;
+    if (listener && th->recorder == listener) { listener->seq = outer_seq; }
     if (th->profiler) { tensor__tell_pass(th, 0); }
     th->written = NULL;
     th->fresh = NULL;
@@ -31869,28 +31975,27 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 // >>impl-capture                                   MARK: capture and replay
 //
-// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. The storage of an
-// operand is identified by a deleter that the capture puts on it: the deleter tells when the storage has
-// gone, so the same address may be another storage later. No reference is held meanwhile, because the
-// library's choices depend on the counts. At the end the storages that have gone are the temporaries: they
-// are laid into one block, the largest first, best fit over the calls between first and last use, and their
-// addresses in the calls are moved there; a result takes the place of the operand that it is the last to
-// read. Pointwise calls become groups that run block by block; what depends on kernels and threads is planned
-// again when those change. A program that never captures does not reach this room. Rejected: placing each
-// temporary when it is first used (a fifth more memory for an MLP or CNN), a hook in the allocator
-// (an instruction for every op of every program), temporaries in the blocks they had (the capture would
-// need a cache of its own, and nodes alive at its end would be in between).
+// A recorder (see tensor_recorder_t) copies each call, with dims, strides and parameters. A storage has the
+// number of the capture that it was made in, which tells what is older. The storage of an operand gets a
+// deleter, which tells when it has gone: the same address may be another storage later. No reference is held
+// meanwhile, because the library's choices depend on the counts. At the end the storages that have gone are
+// the temporaries: they are laid into one block, the largest first, best fit over the calls between first and
+// last use, and their addresses in the calls are moved there; a result takes the place of the operand that it
+// is the last to read. Pointwise calls become groups that run block by block; what depends on kernels and
+// threads is planned again when those change. A program that never captures does not reach this room.
+// Rejected: placing each temporary when it is first used (a fifth more memory for an MLP or CNN), a list of
+// all storages when a capture begins (other threads free theirs meanwhile), temporaries in the blocks they
+// had (the capture would need a cache of its own, and nodes alive at its end would be in between).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR__GRAPH_OPEN = 1, TENSOR__GRAPH_READY, TENSOR__GRAPH_GONE, TENSOR__GRAPH_CHUNK = 65536 };
 
 // A storage that a capture has met.
 typedef struct tensor__traced_t {
+    tensor__watch_t watch;              // first: a watch that is told is the entry's
     tensor_graph_t *graph;
     struct tensor__traced_t *next;
     tensor__storage_t *storage;         // not to be followed once it has gone
-    void (*deleter)(void *data, void *user);    // the storage's own
-    void *user;
     const char *op;                     // of the first call that uses it; NULL = none does
     const char *site;
     char *data;
@@ -31968,6 +32073,7 @@ typedef struct tensor__group_t {
 typedef struct tensor__link_t {
     struct tensor__link_t *next;
     tensor_t *leaf, *grad;
+    uint32_t life;                      // of leaf: its count of rebased, else the header is another tensor's
     tensor__storage_t *storage;         // of leaf
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
     int trained;                        // the leaf required a gradient when the capture ended
@@ -32009,6 +32115,8 @@ struct tensor_graph_t {
     int device;                         // as in tensor_t
     int state, code;                    // code: of the first refusal
     tensor__thread_t *thread;
+    uint32_t born;                      // what the storages made in the capture have
+    uint64_t seq;                       // of the last node older than the capture
     tensor__chunk_t *chunks;
     tensor__unit_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__unit_t *at;                 // the next of a step in time slices; NULL = none is under way
@@ -32057,40 +32165,28 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
     return p;
 }
 
-// Several threads may capture steps that read one tensor: the deleters of a storage change under this lock.
-static tensor__count_t tensor__traced_lock;
-
-// The deleter of a storage that captures have met.
-TENSOR__FN void tensor__traced_gone(void *data, void *user) {
-    void (*deleter)(void *, void *) = tensor__traced_gone;
-    tensor__spin(&tensor__traced_lock);
-    while (deleter == tensor__traced_gone) {
-        tensor__traced_t *e = (tensor__traced_t *)user;
-        if (e->op && e->graph->state == TENSOR__GRAPH_READY) { e->graph->lost = e; }
-        deleter = e->deleter;
-        user = e->user;
-        TENSOR__ATOMIC_STORE(&e->gone, 1);
-    }
-    tensor__unspin(&tensor__traced_lock);
-    if (deleter) { deleter(data, user); }
+TENSOR__FN void tensor__traced_gone(tensor__watch_t *w) {
+    tensor__traced_t *e = (tensor__traced_t *)(void *)w;
+    if (e->op && e->graph->state == TENSOR__GRAPH_READY) { e->graph->lost = e; }
+    TENSOR__ATOMIC_STORE(&e->gone, 1);
 }
 
-// Takes the capture's deleter off a storage, which may have those of other graphs.
+// Takes the watch of an entry off its storage, which may have those of other graphs.
 TENSOR__FN void tensor__traced_leave(tensor__traced_t *e) {
-    tensor__spin(&tensor__traced_lock);
+    tensor__spin(&tensor__watch_lock);
     if (!TENSOR__ATOMIC_LOAD(&e->gone)) {
-        void (**deleter)(void *, void *) = &e->storage->deleter;
+        tensor__deleter_t **deleter = &e->storage->deleter;
         void **user = &e->storage->user;
         while (*user != e) {
-            tensor__traced_t *other = (tensor__traced_t *)*user;
+            tensor__watch_t *other = (tensor__watch_t *)*user;
             deleter = &other->deleter;
             user = &other->user;
         }
-        *deleter = e->deleter;
-        *user = e->user;
+        *user = e->watch.user;
+        TENSOR__RELAXED_STORE(deleter, e->watch.deleter);
         TENSOR__ATOMIC_STORE(&e->gone, 1);
     }
-    tensor__unspin(&tensor__traced_lock);
+    tensor__unspin(&tensor__watch_lock);
 }
 
 // The place of a storage in the table, or the one where it would be.
@@ -32122,8 +32218,15 @@ TENSOR__FN int tensor__traced_grow(tensor_graph_t *g) {
     return 1;
 }
 
-// Begins to trace a storage. NULL = out of memory, raised.
-TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t *s, int older) {
+// Whether a storage is older than the capture. Memory of the program and of other threads always is.
+TENSOR__FN int tensor__is_older(const tensor_graph_t *g, const tensor__storage_t *s) {
+    return s->size_class < 0 || s->home != g->thread || s->born != g->born;
+}
+
+// The entry of a storage, which is traced from now on. NULL = out of memory, raised.
+TENSOR__FN tensor__traced_t *tensor__traced(tensor_graph_t *g, tensor__storage_t *s) {
+    tensor__traced_t *known = tensor__traced_find(g, s);
+    if (known) { return known; }
     if (2 * (g->table_used + 1) > g->table_size && !tensor__traced_grow(g)) { return NULL; }
     tensor__traced_t *e = (tensor__traced_t *)tensor__graph_memory(g, sizeof *e);
     if (!e) { return NULL; }
@@ -32136,14 +32239,15 @@ TENSOR__FN tensor__traced_t *tensor__trace(tensor_graph_t *g, tensor__storage_t 
     e->storage = s;
     e->data = (char *)s->data;
     e->bytes = s->bytes;
-    e->older = older;
+    e->older = tensor__is_older(g, s);
     e->first = e->last = -1;
-    tensor__spin(&tensor__traced_lock);
-    e->deleter = s->deleter;
-    e->user = s->user;
-    s->deleter = tensor__traced_gone;
+    e->watch.gone = tensor__traced_gone;
+    tensor__spin(&tensor__watch_lock);
+    e->watch.deleter = s->deleter;
+    e->watch.user = s->user;
     s->user = e;
-    tensor__unspin(&tensor__traced_lock);
+    TENSOR__RELAXED_STORE(&s->deleter, &tensor__watched);
+    tensor__unspin(&tensor__watch_lock);
     return e;
 }
 
@@ -32163,14 +32267,6 @@ TENSOR__FN int64_t *tensor__graph_dims(tensor_graph_t *g, const int64_t *from, i
     int64_t *to = (int64_t *)tensor__graph_memory(g, (uint64_t)n * sizeof *to);
     if (to) { memcpy(to, from, (size_t)n * sizeof *to); }
     return to;
-}
-
-// Whether a call changes a storage in place.
-TENSOR__FN int tensor__changes(const tensor_call_t *c, const tensor__storage_t *s) {
-    for (int i = c->nin; i < c->nin + c->nout; i++) {
-        if (c->arg[i].storage == s && c->arg[i].role == TENSOR_UPDATE) { return 1; }
-    }
-    return 0;
 }
 
 // Makes operand i of a unit the graph's own. -> code
@@ -32202,15 +32298,7 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit
                         "%s: an operand %n is on a GPU or in pinned memory: not in a capture of the CPU", op,
                         a->dims, (int)a->ndim);
 
-    // A storage that is met for the first time was made in the capture if it is written, and is older if it
-    // is read; an empty tensor that is changed in place is an exception. Memory of the program and of other
-    // threads is always older.
-    tensor__traced_t *e = tensor__traced_find(g, a->storage);
-    if (!e) {
-        int read = a->role == TENSOR_READ && !tensor__changes(&unit->c, a->storage);
-        int others = a->storage->size_class < 0 || a->storage->home != g->thread;
-        e = tensor__trace(g, a->storage, read || others);
-    }
+    tensor__traced_t *e = tensor__traced(g, a->storage);
     if (!e) { return g->code; }
     if (!e->op) {
         e->op = op;
@@ -32247,7 +32335,10 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
     if (random) {
         unit->c.rng = c->rng;
         unit->offset = c->rng.offset - g->rng.offset;
-        unit->drawn = c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
+
+        // The mask of a dropout older than the capture stays as it is.
+        int older = g->recorder.seq && g->recorder.seq <= g->seq;
+        unit->drawn = !older && c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
     }
     for (int i = 0; i < (int)n; i++) {
         int code = tensor__graph_operand_own(g, unit, i);
@@ -32330,11 +32421,10 @@ TENSOR__FN int tensor__capture_host(tensor_recorder_t *self, const tensor__stora
                                     int use, const char *op) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     tensor__graph_constant(g);
-    tensor__traced_t *e = tensor__traced_find(g, s);
-    if (use == TENSOR_HANDLE_SET && !(e && e->older)) { return 0; }
-    int fresh = !s->device && !(e && e->older);
-    if (use == TENSOR_HOST_WRITE && bytes <= 8 && bytes == s->bytes && fresh && !g->code) {
-        g->constant = e ? e : tensor__trace(g, (tensor__storage_t *)(uintptr_t)s, 0);
+    int older = tensor__is_older(g, s);
+    if (use == TENSOR_HANDLE_SET && !older) { return 0; }
+    if (use == TENSOR_HOST_WRITE && bytes <= 8 && bytes == s->bytes && !s->device && !older && !g->code) {
+        g->constant = tensor__traced(g, (tensor__storage_t *)(uintptr_t)s);
         return g->code;
     }
     return tensor__capture_refuse(g, use, op);
@@ -32384,11 +32474,12 @@ TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
 TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     tensor__link_t *l = g->links;
-    while (l && l->leaf != leaf) { l = l->next; }
+    while (l && (l->leaf != leaf || l->life != leaf->rebased)) { l = l->next; }
     if (l) { return; }
     l = (tensor__link_t *)tensor__graph_memory(g, sizeof *l);
     if (!l) { return; }
     l->leaf = leaf;
+    l->life = leaf->rebased;
     l->storage = leaf->storage;
     l->next = g->links;
     g->links = l;
@@ -32403,22 +32494,6 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
         }
     }
     g->unsited = NULL;
-}
-
-// Traces all storages that the thread has made and that are in use. -> code
-TENSOR__FN int tensor__graph_census(tensor_graph_t *g) {
-    tensor__thread_t *th = g->thread;
-    tensor__drain(th);
-    for (tensor__storage_t *s = th->storages; s; s = s->next) { s->refs = 0; }      // the last drop leaves 1
-    for (tensor__raw_t *r = th->storage_slabs; r; r = r->next_of_kind) {
-        tensor__storage_t *slab = (tensor__storage_t *)(void *)((char *)r + 64);
-        for (int i = 0; i < TENSOR__SLAB; i++) {
-            tensor__storage_t *s = &slab[i];
-            if (!TENSOR__ATOMIC_LOAD(&s->refs) || s->device || tensor__is_pinned(th, s)) { continue; }
-            if (!tensor__trace(g, s, 1)) { return g->code; }
-        }
-    }
-    return 0;
 }
 
 // Lets go of all that a graph holds beside its own block.
@@ -32468,7 +32543,8 @@ TENSOR__FN int tensor__cpu_capture(tensor_graph_t *g) {
     g->recorder.call = tensor__capture_call;
     g->recorder.host = tensor__capture_host;
     g->recorder.site = tensor__capture_site;
-    return tensor__graph_census(g);
+    g->born = ++g->thread->captures;
+    return 0;
 }
 
 // index: of the device, as in tensor_t. -> code
@@ -32500,6 +32576,7 @@ TENSOR_API int (tensor_capture_begin)(tensor_device_t device) {
     g->thread = th;
     g->state = TENSOR__GRAPH_OPEN;
     g->rng = th->rng;
+    g->seq = th->seq;
     g->takes_bf16 = tensor__takes_bf16(th->ctx);
     tensor__own(th, &g->owned);
     int code = index ? tensor__device_capture(g, index) : tensor__cpu_capture(g);
@@ -33728,23 +33805,27 @@ enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
 // Whether a storage is older than the capture, or made in it.
 TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
     int made;
+    if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
     if (g->backend) {
-        if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
         made = g->backend->graph_made(g->there, s);
     } else {
-        const tensor__traced_t *e = tensor__traced_find(g, s);
-        if (!e) { return TENSOR__AGE_UNKNOWN; }
-        made = !e->older;
+        made = !tensor__is_older(g, s);
     }
     return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
+}
+
+// The leaf of a link, NULL if it has gone.
+TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
+    tensor_t *leaf = l->leaf;
+    return leaf && leaf->state == TENSOR__LIVE && leaf->rebased == l->life ? leaf : NULL;
 }
 
 // Which gradients a replay links to their leaves: those that the step made, and NULL where it dropped them. A
 // gradient older than the step is an input.
 TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
-        const tensor_t *leaf = l->leaf;
-        int stays = leaf->state == TENSOR__LIVE && leaf->storage == l->storage;
+        const tensor_t *leaf = tensor__link_leaf(l);
+        int stays = leaf && leaf->storage == l->storage;
         l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
         stays = stays && tensor__graph_age(g, l->storage) == TENSOR__AGE_OLDER;
         int grad = TENSOR__AGE_UNKNOWN;
@@ -33864,8 +33945,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
 TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
-    const tensor_t *leaf = l->leaf;
-    if (!leaf || leaf->state != TENSOR__LIVE) { return 0; }
+    const tensor_t *leaf = tensor__link_leaf(l);
+    if (!leaf) { return 0; }
     return leaf->storage != l->storage || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
 }
 
@@ -33877,8 +33958,8 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
                         "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
                         op, g->lost->bytes, g->lost->op, g->lost->site);
     for (const tensor__link_t *l = g->links; l; l = l->next) {
-        const tensor_t *leaf = l->leaf;
-        if (!leaf || leaf->state != TENSOR__LIVE) { continue; }
+        const tensor_t *leaf = tensor__link_leaf(l);
+        if (!leaf) { continue; }
         TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
                             "%s: %t or the gradient that the step adds to has other memory than "
                             "at the capture (zero_grad, to); capture it again", op, leaf);
@@ -34165,9 +34246,8 @@ TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th)
 // Links the gradients that the step made.
 TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
-        tensor_t *leaf = l->leaf;
-        if (!leaf || l->older || leaf->grad == l->grad) { continue; }
-        if (leaf->state != TENSOR__LIVE || leaf->storage != l->storage) { continue; }
+        tensor_t *leaf = tensor__link_leaf(l);
+        if (!leaf || l->older || leaf->grad == l->grad || leaf->storage != l->storage) { continue; }
         tensor__grad_lock(leaf);
         tensor__replace(&leaf->grad, l->grad);
         tensor__grad_unlock(th, leaf);

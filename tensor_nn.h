@@ -6259,7 +6259,7 @@ TENSOR__FN void nn__grad_end(tensor__op_t *o, tensor__grad_t *g, int n) {
     }
 }
 
-static const tensor__in_place_t nn__added = {NULL, NULL};
+static const tensor__in_place_t nn__added = {NULL, NULL, NULL, NULL};
 
 // Gradients of layer_norm, batch_norm and group_norm, whose parameters have n elements. On a device, that of
 // layer_norm's x is added where another one has come before it, as past a residual connection.
@@ -8526,13 +8526,7 @@ TENSOR__FN void nn__conv_plan(const tensor_call_t *c, nn__conv_t *v) {
     if (by_weight && v->transposed) { g = nn__product(v->kk, v->og, v->rows * v->wide); }
     if (by_weight && !v->transposed) { g = nn__product(v->og, v->kk, v->rows * v->wide); }
     v->columns = v->as_columns ? 0 : nn__line((uint64_t)(m * v->rows * v->wide) * v->es);
-    v->gemm = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
-
-    // The last block or step may be narrow, and a GEMM with a small result may need more scratch.
-    g.m = nn__min(g.m, 64);
-    g.n = nn__min(g.n, 64);
-    uint64_t narrow = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
-    if (narrow > v->gemm) { v->gemm = narrow; }
+    v->gemm = nn__line(TENSOR__(gemm_scratch_upto)(&g, v->dtype));      // the last block may be narrow
     v->worker = v->columns + v->gemm + v->transposed;
     v->columnless = nn__conv_direct(c, v, &v->without);
 }
@@ -11050,7 +11044,7 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
 
     for (v->gemm = 0, k = 0; k < 5; k++) {
         tensor__gemm_t g = nn__product(sizes[k][0], sizes[k][1], sizes[k][2]);
-        uint64_t bytes = nn__line(TENSOR__(gemm_scratch)(&g, v->dtype));
+        uint64_t bytes = nn__line(TENSOR__(gemm_scratch_upto)(&g, v->dtype));
         if (bytes > v->gemm) { v->gemm = bytes; }
     }
 
@@ -11595,7 +11589,7 @@ TENSOR__FN uint64_t nn__scratch_recurrent(const tensor_call_t *c) {
     nn__recurrent_plan(v, c);
     tensor__gemm_t g = nn__recurrent_product(v);
     uint64_t gates = nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    return nn__line(sizeof *v) + gates + TENSOR__(gemm_scratch)(&g, v->dtype);
+    return nn__line(sizeof *v) + gates + TENSOR__(gemm_scratch_upto)(&g, v->dtype);
 }
 
 TENSOR__FN nn__recurrent_t *nn__recurrent_planned(const tensor_call_t *c) {
@@ -19924,6 +19918,7 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
 // A step that is recorded (captured): what each of its replays must do on the host.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
+    int64_t number;             // of o: its memory may be another optimizer's since
     int now;                    // the step is made at once as well
     int n, owes, *param, *at;   // whose numbers are in update[at]
     int *lead;                  // of each update: the first of param that has it
@@ -19991,6 +19986,10 @@ TENSOR__FN void nn__again(void *user, int run) {
         nn__free(a);
         return;
     }
+    if (a->o->owned.number != a->number) {
+        NN__FAIL(TENSOR_ERR_OWNER, "step: the optimizer was freed");
+        return;
+    }
     if (nn__bad_optimizer("step", a->o) != TENSOR_OK) { return; }
     for (int i = 0; i < a->all; i++) {
         tensor_t *t = a->o->param[i].t;
@@ -20024,6 +20023,7 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
                                           (uint64_t)o->nparams);
     if (!a) { return NULL; }
     a->o = o;
+    a->number = o->owned.number;
     a->owes = owes;
     a->update = (nn_update_t *)(void *)(a + 1);
     a->option = (double (*)[NN__OPTIONS])(void *)(a->update + nupdates);

@@ -1,6 +1,7 @@
 // bounds.c - kernels read nothing past the end of what they are given: operands end where a page ends, and
 // the next page may not be touched. Nor do workers touch what is far from the memory that they have.
 #define _DEFAULT_SOURCE
+#define TENSOR_BACKEND
 #include "heap.h"
 #include <sys/mman.h>
 
@@ -48,6 +49,39 @@ static void shared(void) {
           1030.0 * 1024 * 256);
     CHECK(tensor_set_num_threads(1) == 0);
     tensor_scope_end(scope);
+}
+
+// Drivers ask for the scratch of their largest block and run smaller ones too, which may be split: a product
+// of m x n with k steps then has the partial products of each part of k.
+static void scratch_of_smaller(void) {
+    const tensor__internals_t *api = tensor__internals(TENSOR__API_VERSION);
+    static const int64_t sizes[] = {1, 4, 5, 63, 64, 65, 192, 256, 257, 341, 342, 1024, 70000};
+    static const int64_t steps[] = {1, 512, 4095, 4096, 20000, 131072, 131073, 300000};
+    enum { SIZES = (int)(sizeof sizes / sizeof sizes[0]), STEPS = (int)(sizeof steps / sizeof steps[0]) };
+    int short_of = 0;
+    for (int k = 0; k < STEPS; k++) {
+        for (int m = 0; m < SIZES; m++) {
+            for (int n = 0; n < SIZES; n++) {
+                tensor__gemm_t g;
+                memset(&g, 0, sizeof g);
+                g.m = sizes[m];
+                g.n = sizes[n];
+                g.k = steps[k];
+                g.batch = 1;
+                uint64_t all = api->gemm_scratch_upto(&g, TENSOR_F32);
+                for (int less = 0; less < m; less++) {
+                    g.m = sizes[less];
+                    short_of += api->gemm_scratch_upto(&g, TENSOR_F32) > all;
+                }
+                g.m = sizes[m];
+                for (int less = 0; less < n; less++) {
+                    g.n = sizes[less];
+                    short_of += api->gemm_scratch_upto(&g, TENSOR_F32) > all;
+                }
+            }
+        }
+    }
+    CHECK_MSG(short_of == 0, "%d products of fewer rows or columns need more", short_of);
 }
 
 static void rows(void) {
@@ -198,7 +232,8 @@ int main(void) {
         }
         RUN(products);
         RUN(shared);
-        RUN(rows);
+        RUN(scratch_of_smaller);
+    RUN(rows);
         RUN(convolutions);
         RUN(memory_of_workers);
     }

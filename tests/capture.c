@@ -1662,6 +1662,99 @@ static void older_gradient(void) {
     nn_optimizer_free(o);
 }
 
+// A leaf that the step makes over older memory: once it has gone, its header is another tensor's, which the
+// graph lets alone.
+static void gone_leaf(void) {
+    tensor_t *in = tensor_ones(4, 3), *out = tensor_zeros(4, 3);
+    for (int kind = 0; kind < 3; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *x = tensor_requires_grad_(tensor_detach(in), 1);
+        tensor_backward(tensor_sum(tensor_mul(x, x)));
+        tensor_copy_(out, tensor_grad(x));
+        tensor_graph_t *g = tensor_capture_end();
+        tensor_scope_end(scope);
+        for (int turn = 0; turn < 4; turn++) {
+            scope = tensor_scope_begin();
+            tensor_t *other[40];
+            for (int k = 0; k < 40; k++) {
+                other[k] = kind ? tensor_detach(in) : tensor_zeros(2, 2);
+                if (kind == 2) { tensor_requires_grad_(other[k], 1); }
+            }
+            CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(out)) == 24);
+            for (int k = 0; k < 40; k++) { CHECK(tensor_grad(other[k]) == NULL); }
+            tensor_scope_end(scope);
+        }
+        CHECK(tensor_graph_free(g) == 0);
+    }
+}
+
+// The memory of the graph's optimizer is another optimizer's by now.
+static void gone_optimizer(void) {
+    nn_module_t *net = nn_linear(3, 8), *small = nn_linear(2, 1, .no_bias = 1);
+    nn_optimizer_t *o = nn_sgd(net, .lr = 0.1), *other = NULL;
+    uintptr_t was = (uintptr_t)o;
+    tensor_t *x = tensor_randn(5, 3);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_backward(tensor_mean(nn_forward(net, x)));
+    nn_step(o);
+    tensor_graph_t *g = tensor_capture_end();
+    nn_optimizer_free(o);
+    int n = 0;
+    for (; n < 1000 && (uintptr_t)other != was; n++) {
+        nn_optimizer_free(other);
+        other = nn_sgd(small, .lr = 1000);
+    }
+    CHECK(n < 1000);
+    tensor_t *before = tensor_clone(tensor_detach(nn_get(net, "weight")));
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "step: the optimizer was freed");
+    CHECK(tensor_equal(before, nn_get(net, "weight")));
+    CHECK(tensor_graph_free(g) == 0);
+    nn_optimizer_free(other);
+    nn_free(small);
+    nn_free(net);
+}
+
+// A dropout older than the capture keeps its mask, though the generator was set back and the step draws.
+static void older_mask(void) {
+    tensor_manual_seed(1);
+    tensor_t *x = tensor_requires_grad_(tensor_ones(64), 1), *gradient = tensor_zeros(64);
+    tensor_generator_t generator = tensor_get_generator();
+    tensor_t *y = tensor_dropout(x, 0.5, 1), *mask = tensor_clone(tensor_detach(y));
+    tensor_set_generator(generator);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *drawn = tensor_randn(4);
+    tensor_backward_with(tensor_sum(y), NULL, TENSOR_RETAIN_GRAPH);
+    tensor_copy_(gradient, tensor_grad(x));
+    tensor_set_grad(x, NULL);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_t *first = tensor_clone(drawn);
+    for (int i = 0; i < 3; i++) {
+        CHECK(tensor_equal(gradient, mask));
+        CHECK(tensor_graph_replay(g) == 0 && !tensor_equal(drawn, first));
+    }
+    CHECK(tensor_graph_free(g) == 0);
+}
+
+// A graph costs what its own tensors cost, whatever else there is.
+static void tensors_apart(void) {
+    tensor_t *x = tensor_ones(8), *others[2000];
+    uint64_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        for (int k = 0; k < 2000 && i; k++) { others[k] = tensor_ones(1); }
+        bytes[i] = tensor_memory_stats().reserved_bytes;
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_relu(x);
+        tensor_graph_t *g = tensor_capture_end();
+        bytes[i] = tensor_memory_stats().reserved_bytes - bytes[i];
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+    CHECK_MSG(bytes[1] <= bytes[0], "%d bytes beside other tensors, %d without", (int)bytes[1], (int)bytes[0]);
+}
+
 // A gradient that the step itself sets is there after a replay.
 static void own_gradient(void) {
     tensor_t *w = tensor_requires_grad_(tensor_ones(2), 1), *x = tensor_ones(2);
@@ -1845,6 +1938,10 @@ int main(void) {
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);
+    RUN(gone_leaf);
+    RUN(gone_optimizer);
+    RUN(older_mask);
+    RUN(tensors_apart);
     RUN(own_gradient);
     RUN(memory_of_the_program);
     RUN(one_image);

@@ -651,6 +651,53 @@ static double threads(void) {
     return sum;
 }
 #endif
+// A step that is captured, replayed, and done in time slices.
+static double captured_step(void) {
+    nn_module_t *net = nn_sequential(nn_linear(3, 5), nn_tanh(), nn_dropout(0.5), nn_linear(5, 1));
+    nn_optimizer_t *o = nn_adam(net, .lr = 0.1);
+    tensor_t *x = tensor_randn(4, 3);
+    double sum = 0;
+    tensor_backward(tensor_mean(nn_forward(net, x)));
+    nn_step(o);                                 // makes the states
+    if (tensor_capture_begin(TENSOR_CPU) == 0) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *loss = tensor_mean(tensor_square(nn_forward(net, x)));
+        nn_zero_grad(o);
+        tensor_backward(loss);
+        nn_step(o);
+        loss = tensor_scope_return(scope, loss);
+        tensor_graph_t *g = tensor_capture_end();
+        if (g) {
+            tensor_graph_replay(g);
+            for (int i = 0; i < 1000 && tensor_graph_resume(g, 0) == 0; i++) { }
+            sum = tensor_item(loss);
+            tensor_graph_free(g);
+        }
+    }
+    nn_optimizer_free(o);
+    nn_free(net);
+    return sum;
+}
+// A change that fails is no change: the tensor has its value and its history.
+static double changed_or_not(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(3), 1), *x = tensor_mul_scalar(w, 2);
+    tensor_t *base = tensor_mul_scalar(w, 2), *part = tensor_narrow(base, 0, 1, 2);
+    tensor_t *z = tensor_mul_scalar(w, 2.5);
+    if (!tensor_ok()) { return 0; }
+    tensor_add_(x, z);
+    tensor_add_(part, tensor_narrow(z, 0, 1, 2));
+    int code = tensor_error_code();
+    if (!code) { return sum_of(x) + sum_of(base); }
+    tensor_clear_error();
+    tensor_backward(tensor_add(tensor_sum(x), tensor_sum(base)));
+    // Of each sum by w: 2 a place, and 2.5 where the value shows that something was added.
+    if (tensor_ok()) {
+        double added = (sum_of(tensor_detach(x)) - 6 + sum_of(tensor_detach(base)) - 6) / 2.5;
+        CHECK(sum_of(tensor_grad(w)) == 12 + 2.5 * added);
+    }
+    if (tensor_ok()) { tensor_raise(code, "again"); }
+    return 0;
+}
 static void in_turn(void *user, int64_t n, void (*task)(void *arg, int64_t i), void *arg) {
     int64_t i;
     (void)user;
@@ -676,7 +723,8 @@ static const struct scenario_t {
                     RUNS(functions) RUNS(hooks) RUNS(changed_views) RUNS(long_chain) RUNS(wide_graph)
                         RUNS(many_scopes) RUNS(texts) RUNS(data_loaders) RUNS(in_memory_files) RUNS(files)
                             RUNS(idx_files) RUNS(large_products) RUNS(large_sorts) RUNS(matrices)
-                                RUNS(large_sums) RUNS(halves) RUNS(own_jobs)
+                                RUNS(large_sums) RUNS(halves) RUNS(own_jobs) RUNS(captured_step)
+                                    RUNS(changed_or_not)
 #ifndef TENSOR_NO_THREADS
                                     RUNS(threads)
 #endif

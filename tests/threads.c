@@ -390,6 +390,7 @@ static void parts_of_one(void) {
     for (int i = 0; i < READERS; i++) {
         tensor_add_(whole, tensor_sum(p[i].leaf));
         CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "is a leaf of the graph that it would become the result of");
+        CHECK(tensor_item(tensor_sum(whole)) == sum);
         CHECK(tensor_free(p[i].leaf) == 0);
     }
     tensor_scope_end(scope);
@@ -909,6 +910,61 @@ static void captured_beside(void) {
     pthread_join(thread, NULL);
 }
 
+// A capture begins, and a graph is freed, while another thread frees tensors that this one made: replays write
+// into none of the tensors made since.
+enum { HANDED = 400, ROUNDS_HANDED = 40 };
+static tensor_t *handed[HANDED], *read_by_both;
+static pthread_barrier_t handed_over;
+static void *free_handed(void *arg) {
+    (void)arg;
+    for (int r = 0; r < ROUNDS_HANDED; r++) {
+        pthread_barrier_wait(&handed_over);
+        for (int i = 0; i < HANDED; i++) { tensor_free(handed[i]); }
+        pthread_barrier_wait(&handed_over);
+        tensor_free(read_by_both);
+        pthread_barrier_wait(&handed_over);
+    }
+    tensor_thread_end();
+    return NULL;
+}
+static void freed_beside(void) {
+    pthread_t thread;
+    tensor_t *w = tensor_mul_scalar(tensor_ones(8, 8), 0.125), *since[HANDED];
+    int spoilt = 0, differ = 0;
+    uint64_t most = 0;
+    pthread_barrier_init(&handed_over, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, free_handed, NULL) == 0);
+    for (int r = 0; r < ROUNDS_HANDED; r++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        for (int i = 0; i < HANDED; i++) { handed[i] = tensor_keep(tensor_add_scalar(w, i)); }
+        read_by_both = tensor_keep(tensor_clone(w));
+        tensor_scope_end(scope);
+        scope = tensor_scope_begin();
+        pthread_barrier_wait(&handed_over);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t step = tensor_scope_begin();
+        tensor_t *y = w;
+        for (int i = 0; i < HANDED / 2; i++) { y = tensor_tanh(tensor_matmul(y, read_by_both)); }
+        y = tensor_scope_return(step, y);
+        tensor_graph_t *g = tensor_capture_end();
+        uint64_t bytes = tensor_graph_info(g).input_bytes;
+        most = bytes > most ? bytes : most;
+        tensor_t *want = tensor_clone(y);
+        for (int i = 0; i < HANDED; i++) { since[i] = tensor_full_n((const int64_t[]){8, 8}, 2, 7, TENSOR_F32); }
+        CHECK(tensor_graph_replay(g) == 0);
+        differ += !tensor_equal(y, want);
+        for (int i = 0; i < HANDED; i++) { spoilt += tensor_item(tensor_min(since[i])) != 7; }
+        pthread_barrier_wait(&handed_over);
+        CHECK(tensor_graph_free(g) == 0);           // while the other thread frees what the graph reads
+        pthread_barrier_wait(&handed_over);
+        tensor_scope_end(scope);
+    }
+    pthread_join(thread, NULL);
+    pthread_barrier_destroy(&handed_over);
+    CHECK_MSG(!spoilt && !differ && most == 512, "%d tensors spoilt, %d replays differ, %d bytes of inputs", spoilt,
+              differ, (int)most);
+}
+
 // Real time: a replay that has woken workers gives the code of the error that this is.
 static void woken(void) {
     tensor_t *x = tensor_randn(500, 500);
@@ -955,6 +1011,7 @@ int main(int argc, char **argv) {
     RUN(captured_twice);
     RUN(made_in_the_background);
     RUN(captured_beside);
+    RUN(freed_beside);
     RUN(woken);
     RUN(tasks_of_a_context);
     RUN(tasks_without_memory);
