@@ -209,8 +209,8 @@
 // (which also allows an empty list), the positional arguments, options_are_named_, the options. An extra
 // argument without a name is assigned to options_are_named_: if it is a number, the compiler's message has
 // the name of its type; anything assigned to it is an error at run time, even 0. Behind an option such an
-// argument has the compiler's warning alone. In C++14 and later the members have initialisers, so that a
-// partial list gives no warning.
+// argument sets the member after that option, as C has it, and nothing says so. In C++14 and later the
+// members have initialisers, so that a partial list gives no warning.
 struct tensor_options_are_named;
 #define TENSOR_ARGS(function, type, ...)                                                                     \
     ((type){.options_are_named_ = TENSOR__NO_SURPLUS, .site_ = TENSOR__IN(function), __VA_ARGS__})
@@ -370,12 +370,14 @@ TENSOR_API int tensor_version(void);
 TENSOR_API tensor_context_t *tensor_context_new(void);
 
 // Makes a context the calling thread's (NULL = the default one).
-//   -> the one used before;  errors OUT_OF_MEMORY
+//   -> the one used before;  errors OUT_OF_MEMORY, OWNER (a context that was freed: nothing changes)
 TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
-// Frees a context and everything in it; no other thread may have it in use.
-//   -> first error pending in it on the calling thread, else 0;  errors OWNER inside a function that the
-//      library calls in this context (a hook, a closure, forward, a job): nothing is freed
+// Frees a context and everything in it; no other thread may have it in use. NULL = nothing (the default one
+// is freed by tensor_shutdown).
+//   -> first error pending in it on the calling thread, else 0;  errors OWNER (no context, or one that was
+//      freed; inside a function that the library calls in this context (a hook, a closure, forward, a job):
+//      nothing is freed)
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
@@ -2372,7 +2374,7 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   rounds as it does alone. After tensor_set_isa or tensor_set_num_threads the next replay plans that again,
 //   for which it may take memory, and gives the bits that the step gives then.
 // - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
-//   elements), writing more than one number into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
+//   elements), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
 //   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
@@ -4071,7 +4073,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 #define TENSOR__DROP(p) tensor__unref(p)
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 18, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 19, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -11870,6 +11872,7 @@ typedef struct tensor__late_t {
 } tensor__late_t;
 
 struct tensor_context_t {
+    tensor_context_t *next;             // of those that tensor_context_new has made
     tensor_allocator_t allocator;
     uint64_t limit, reserved, allocs, frees;
     tensor__raw_t *raw;
@@ -12297,9 +12300,8 @@ TENSOR_API const char *(tensor_code_name)(int code) {
 }
 
 TENSOR_API int (tensor_raise)(int code, const char *what) {
-    int known = code > 0 && code < TENSOR_ERR_COUNT;
-    if (!what) { what = "?"; }
-    tensor__refuse(known ? code : TENSOR_ERR_INTERNAL, "%s", what);
+    if (code <= 0 || code >= TENSOR_ERR_COUNT) { code = TENSOR_ERR_INTERNAL; }
+    tensor__refuse(code, "%s", what ? what : "?");
     return code;
 }
 
@@ -13190,6 +13192,8 @@ TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next,
                         OWNER, "set_allocator: memory was handed out already; call it first");
+    TENSOR__REFUSE_CODE(a && !a->alloc != !a->free, OWNER, "set_allocator: %s is NULL, must be a function",
+                        a->alloc ? "free" : "alloc");
     if (a) {
         th->ctx->allocator = *a;
     } else {
@@ -14203,6 +14207,8 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
                         (int)TENSOR__MAX_THREADS);
     TENSOR__POOL_HERE(p);
     if (n == p->n && !p->hook) { return 0; }
+    TENSOR__REFUSE_CODE(th->denies, UNSUPPORTED,
+                        "set_num_threads: it takes locks and memory; not in real time (tensor_set_realtime)");
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&p->busy), OWNER, TENSOR__KERNEL_RUNS, "set_num_threads");
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
@@ -14684,12 +14690,38 @@ TENSOR_API int (tensor_shutdown)(void) {
     return code;
 }
 
+// The contexts that tensor_context_new has made and nobody has freed.
+static tensor_context_t *tensor__context_list;
+static tensor__count_t tensor__context_lock;
+#define TENSOR__CONTEXT_GONE "%s: the context was freed, or is none"
+
+TENSOR__FN int tensor__context_known(const tensor_context_t *ctx) {
+    if (ctx == &tensor__default) { return 1; }
+    tensor__spin(&tensor__context_lock);
+    const tensor_context_t *c = tensor__context_list;
+    while (c && c != ctx) { c = c->next; }
+    tensor__unspin(&tensor__context_lock);
+    return c != NULL;
+}
+
+TENSOR__FN void tensor__context_leave(const tensor_context_t *ctx) {
+    tensor__spin(&tensor__context_lock);
+    tensor_context_t **c = &tensor__context_list;
+    while (*c != ctx) { c = &(*c)->next; }
+    *c = ctx->next;
+    tensor__unspin(&tensor__context_lock);
+}
+
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
     TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
     (void)TENSOR__ATOMIC_ADD(&tensor__contexts, 1);
+    tensor__spin(&tensor__context_lock);
+    ctx->next = tensor__context_list;
+    tensor__context_list = ctx;
+    tensor__unspin(&tensor__context_lock);
     return ctx;
 }
 
@@ -14703,6 +14735,7 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     tensor_context_t *before = tensor__here();
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
+    TENSOR__REFUSE_AS(before, !tensor__context_known(context), OWNER, TENSOR__CONTEXT_GONE, "context_use");
     if (th->owner) {
         if (th->recorder) {
             tensor__heard = tensor__hears_of(th);
@@ -14730,7 +14763,8 @@ TENSOR__FN void tensor__context_change(tensor__thread_t *th, tensor_context_t *n
 }
 
 TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
-    if (!context) { context = &tensor__default; }
+    if (!context) { return 0; }
+    TENSOR__REFUSE_CODE(!tensor__context_known(context), OWNER, TENSOR__CONTEXT_GONE, "context_free");
     tensor_context_t *before = (tensor_context_use)(context);
     tensor__thread_t *th = tensor__self();
     if (th->ctx != context) {                   // no memory for a state in it
@@ -14748,6 +14782,7 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
     int code = tensor__objects_close(th);
     tensor__context_change(th, before == context ? &tensor__default : before);
     if (context != &tensor__default) {
+        tensor__context_leave(context);
         TENSOR_FREE(context, sizeof *context, 64);
         (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     }
@@ -18085,8 +18120,8 @@ TENSOR__FN uint64_t tensor__gemm_scratch(const tensor__gemm_t *g, int dtype) {
     }
 }
 
-// The bytes for a product of at most these rows, columns and steps. A product of fewer may need more, as it is
-// split where the whole is not; see tensor__gemm_splits.
+// The bytes for a product of at most these rows, columns and steps. A product of fewer may need more, as it
+// is split where the whole is not; see tensor__gemm_splits.
 TENSOR__FN uint64_t tensor__gemm_scratch_upto(const tensor__gemm_t *g, int dtype) {
     uint64_t bytes = tensor__gemm_scratch(g, dtype);
     if (!bytes || dtype != TENSOR_F32 || g->k < 4096) { return bytes; }
@@ -30848,15 +30883,20 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
     return ok && e->run_hooks(th, e, -1, NULL, leaf);
 }
 
-// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing that is asked for is beyond it, -1
-// = failed, raised.
-TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
-    tensor__node_t *n = s->node;
+// Tells who listens which node's gradient is computed next.
+TENSOR__FN void tensor__tell_node(tensor__thread_t *th, const tensor__node_t *n) {
     if (th->recorder) { th->recorder->seq = n->seq; }
     const tensor_profiler_t *heard = th->profiler;
     if (heard && heard->backward) {
         heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
     }
+}
+
+// The gradients of n's outputs are complete. 1 = go on with n, 0 = nothing that is asked for is beyond it, -1
+// = failed, raised.
+TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
+    tensor__node_t *n = s->node;
+    tensor__tell_node(th, n);
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -31178,6 +31218,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                            tensor_t *const *inputs, int ni, tensor_t **found, int flags, const char *op,
                            tensor__autograd_fn *autograd) {
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
+    enum { KNOWN = TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED };
+    TENSOR__REFUSE_CODE(flags & ~(int)KNOWN, AUTOGRAD, "%s: flags are %i, must be TENSOR_RETAIN_GRAPH ..", op,
+                        flags);
     int code = tensor__run_usable(th, outputs, no, grads, inputs, ni, op);
     if (code) { return code; }
 
@@ -34670,7 +34713,8 @@ TENSOR__FN int tensor__realtime_denies(tensor__thread_t *th, int what) {
         return 1;
     }
     tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
-                 "a lock of the system is taken, in real time (tensor_set_realtime)");
+                 "a lock of the system is taken, in real time (tensor_set_realtime); workers wait for one: "
+                 "tensor_set_num_threads(1) before it, or tensor_set_parallel_for");
     return 0;
 }
 

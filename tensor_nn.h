@@ -2831,6 +2831,7 @@ typedef struct nn_plateau_t {
 
 // The learning rate after one more value of the loss or metric: nn_set_lr(opt, nn_lr_plateau(&p, loss,
 // nn_get_lr(opt))) lowers it by factor when the value has not improved for patience calls.
+//   -> the rate;  errors OWNER (p is NULL), SHAPE (factor is not less than 1): lr as it was
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 #define nn_lr_multi_step(...) TENSOR__CALL_KIND(f64, nn_lr_multi_step, __VA_ARGS__)
 
@@ -21437,6 +21438,10 @@ TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr) {
     nn_plateau_t q, *a = &q;
     if (!p) {
         nn__poisoned("lr_plateau", "its state", NULL);
+        return lr;
+    }
+    if (!(p->factor < 1)) {
+        NN__FAIL(TENSOR_ERR_SHAPE, "lr_plateau: factor is %g, must be less than 1", p->factor);
         return lr;
     }
     q = *p;

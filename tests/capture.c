@@ -1752,7 +1752,7 @@ static void tensors_apart(void) {
         CHECK(tensor_graph_free(g) == 0);
         tensor_scope_end(scope);
     }
-    CHECK_MSG(bytes[1] <= bytes[0], "%d bytes beside other tensors, %d without", (int)bytes[1], (int)bytes[0]);
+    CHECK_MSG(bytes[1] <= bytes[0], "%d bytes beside others, %d without", (int)bytes[1], (int)bytes[0]);
 }
 
 // A gradient that the step itself sets is there after a replay.

@@ -653,6 +653,48 @@ static void arena_too_small(void) {
 }
 
 // What a getter says of a dead tensor is an error that names it; of poison it is 0 without one.
+// A context is freed once; NULL is none. What is refused changes nothing.
+static void contexts_misused(void) {
+    tensor_t *x = tensor_ones(2);
+    CHECK(tensor_context_free(NULL) == 0 && tensor_item(tensor_sum(x)) == 2);
+    tensor_context_t *a = tensor_context_new(), *b = tensor_context_new();
+    CHECK(tensor_context_free(a) == 0 && tensor_context_free(a) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "context_free: the context was freed, or is none");
+    tensor_context_t *before = tensor_context_use(b);
+    CHECK(tensor_context_use(before) == b && tensor_context_use(a) == before);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "context_use: the context was freed, or is none");
+    CHECK(tensor_context_use(NULL) == before && tensor_context_free(b) == 0);
+    CHECK(tensor_item(tensor_sum(x)) == 2);
+}
+
+static void *no_memory(void *user, size_t bytes, size_t alignment) {
+    return (void)user, (void)bytes, (void)alignment, (void *)NULL;
+}
+
+// Numbers of calls that are none.
+static void numbers_misused(void) {
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_allocator_t half = {no_memory, NULL, NULL};
+    CHECK(tensor_set_allocator(&half) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "set_allocator: free is NULL, must be a function");
+    tensor_context_use(before);
+    CHECK(tensor_context_free(context) == 0);
+
+    CHECK(tensor_raise(0, "nothing") == TENSOR_ERR_INTERNAL);
+    CHECK_ERROR(TENSOR_ERR_INTERNAL, "nothing");
+    CHECK(tensor_raise(999, "unknown") == TENSOR_ERR_INTERNAL);
+    CHECK_ERROR(TENSOR_ERR_INTERNAL, "unknown");
+
+    tensor_t *x = tensor_requires_grad_(tensor_ones(2), 1);
+    CHECK(tensor_backward_with(tensor_sum(x), NULL, 99) == TENSOR_ERR_AUTOGRAD && !tensor_grad(x));
+    CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "flags are 99, must be");
+
+    CHECK(tensor_set_realtime(1) == 0);
+    CHECK(tensor_set_num_threads(3) == TENSOR_ERR_UNSUPPORTED && tensor_get_num_threads() == 1);
+    CHECK(tensor_set_realtime(0) == 0);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "set_num_threads: it takes locks and memory; not in real time");
+}
+
 static void getters(void) {
     tensor_scope_t scope = tensor_scope_begin();
     tensor_t *x = tensor_full(5, 2, 3);
@@ -728,6 +770,8 @@ int main(void) {
     test_name = "shutdown_while_threads_live";
     tensor_set_error_handler(test_quiet, NULL);
     shutdown_while_threads_live();
+    RUN(contexts_misused);
+    RUN(numbers_misused);
     RUN(getters);
     return test_report();
 }

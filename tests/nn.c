@@ -1840,6 +1840,9 @@ static void odd_arguments(void) {
     CHECK(nn_lr_cyclic(5, INT64_MAX, 1, 0, 1, 1) > 0);      // 0 if the sum overflows
     CHECK(nn_lr_plateau(NULL, 1, 0.5) == 0.5);
     CHECK_ERROR(TENSOR_ERR_POISONED, "lr_plateau");
+    nn_plateau_t grows = {.factor = 2};
+    CHECK(nn_lr_plateau(&grows, 1, 0.5) == 0.5);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "lr_plateau: factor is 2, must be less than 1");
     CHECK(tensor_chunk(tensor_zeros(3, 0), 4, 1, parts, 4) == 4 && tensor_size(parts[3], 1) == 0);
     a = tensor_requires_grad_(tensor_ones(2), 1);
     e = tensor_requires_grad_(tensor_detach(tensor_expand(tensor_ones(1), 2)), 1);

@@ -910,8 +910,8 @@ static void captured_beside(void) {
     pthread_join(thread, NULL);
 }
 
-// A capture begins, and a graph is freed, while another thread frees tensors that this one made: replays write
-// into none of the tensors made since.
+// A capture begins, and a graph is freed, while another thread frees tensors that this one made: replays
+// write into none of the tensors made since.
 enum { HANDED = 400, ROUNDS_HANDED = 40 };
 static tensor_t *handed[HANDED], *read_by_both;
 static pthread_barrier_t handed_over;
@@ -950,7 +950,7 @@ static void freed_beside(void) {
         uint64_t bytes = tensor_graph_info(g).input_bytes;
         most = bytes > most ? bytes : most;
         tensor_t *want = tensor_clone(y);
-        for (int i = 0; i < HANDED; i++) { since[i] = tensor_full_n((const int64_t[]){8, 8}, 2, 7, TENSOR_F32); }
+        for (int i = 0; i < HANDED; i++) { since[i] = tensor_add_scalar(tensor_zeros(8, 8), 7); }
         CHECK(tensor_graph_replay(g) == 0);
         differ += !tensor_equal(y, want);
         for (int i = 0; i < HANDED; i++) { spoilt += tensor_item(tensor_min(since[i])) != 7; }
@@ -961,8 +961,8 @@ static void freed_beside(void) {
     }
     pthread_join(thread, NULL);
     pthread_barrier_destroy(&handed_over);
-    CHECK_MSG(!spoilt && !differ && most == 512, "%d tensors spoilt, %d replays differ, %d bytes of inputs", spoilt,
-              differ, (int)most);
+    CHECK_MSG(!spoilt && !differ && most == 512, "%d tensors spoilt, %d replays differ, %d bytes of inputs",
+              spoilt, differ, (int)most);
 }
 
 // Real time: a replay that has woken workers gives the code of the error that this is.

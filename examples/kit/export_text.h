@@ -198,8 +198,8 @@ typedef struct kit_formula_t {
 } kit_formula_t;
 
 KIT_TEXT_FN int kit_formula_fail(kit_formula_t *f) {
-    return kit_cannot(f->x, "%s: its formula has the word \"%.20s\", which export_c.h cannot write for %s",
-                      f->x->call.op, f->at, tensor_dtype_name(f->dtype));
+    return kit_cannot(f->x, "%s: export_c.h cannot write this op for %s: it has no C for \"%.20s\"",
+                      f->x->call.op, tensor_dtype_name(f->dtype), f->at);
 }
 
 KIT_TEXT_FN int kit_formula_read(kit_formula_t *f, char *out);
