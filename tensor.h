@@ -2463,12 +2463,12 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
 // What a graph of the CPU consists of; a GPU's counts are 0. temporary_bytes is the sum of the sizes of the
 // temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
-// for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
-// call that draws random numbers has a stream of the generator; the next replay begins with the stream after
-// these. lost: a tensor that the step uses was freed since or has other memory, so what operands point to is
-// not to be read. begun: a step is under way in time slices.
+// for the others. block_groups: of pointwise calls, and reductions to one number, that run together, block by
+// block. random_streams: each call that draws random numbers has a stream of the generator; the next replay
+// begins with the stream after these. lost: a tensor that the step uses was freed since or has other memory,
+// so what operands point to is not to be read. begun: a step is under way in time slices.
 typedef struct tensor_graph_info_t {
-    int64_t calls, streams, groups;
+    int64_t calls, random_streams, block_groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
     int lost, begun;
 } tensor_graph_info_t;
@@ -2478,8 +2478,8 @@ typedef struct tensor_graph_call_t {
     const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     const char *site;           // the line that made it, backward's for gradients; NULL = not known
     int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
-    int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
-    int64_t group;              // 0..: of the pointwise calls that run with it, block by block; -1 = alone
+    int64_t random_stream;      // of the generator, 0.. in the replay; -1 = none, or a seed of its own
+    int64_t block_group;        // 0..: of the pointwise calls that run with it, block by block; -1 = alone
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
@@ -2491,8 +2491,8 @@ typedef enum tensor_graph_place_t {
     TENSOR_GRAPH_NONE,          // an optional operand that was not given
     TENSOR_GRAPH_NUMBER,        // a number of the host, as 2 in mul_scalar(x, 2)
     TENSOR_GRAPH_INPUT, TENSOR_GRAPH_OUTPUT, TENSOR_GRAPH_TEMPORARY,
-    TENSOR_GRAPH_BLOCK          // a temporary of one group, or a gradient that an optimizer makes as it goes:
-                                // only one block of it exists at a time
+    TENSOR_GRAPH_BLOCK          // a temporary of one block group, or a gradient that an optimizer makes as it
+                                // goes: only one block of it exists at a time
 } tensor_graph_place_t;
 
 // An operand of a call. dims and strides are the graph's.
@@ -3942,6 +3942,23 @@ TENSOR__PRECISE
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
 
+// What is built, each 0 or 1; no other line asks for the program's macros.
+#ifdef TENSOR_NO_THREADS
+#define TENSOR__HAS_THREADS 0
+#else
+#define TENSOR__HAS_THREADS 1
+#endif
+#ifdef TENSOR_NO_STDIO
+#define TENSOR__HAS_STDIO 0
+#else
+#define TENSOR__HAS_STDIO 1
+#endif
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__TRAINS 0
+#else
+#define TENSOR__TRAINS 1
+#endif
+
 // From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
 // where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
 // the code.
@@ -4016,7 +4033,7 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 // Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
 // NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
@@ -4039,7 +4056,7 @@ typedef int32_t tensor__count_t;
 // References. glibc says whether the process has a second thread at all: without one, a locked instruction
 // (some 8 ns, and a recorded op has eight) is not needed. The flag is cleared before a thread starts and
 // never set while one runs.
-#if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
+#if TENSOR__HAS_THREADS && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
 #if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
 #define TENSOR__ALONE (__libc_single_threaded != 0)
@@ -4336,6 +4353,17 @@ typedef struct tensor_ctc_params_t {           // CTC_LOSS
 typedef struct tensor_optimizer_params_t {     // OPTIMIZER
     int64_t kind;                       // NN_STEP_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
 } tensor_optimizer_params_t;
+// The operands of a step: HEAD ones of the call, then EACH for each parameter, by these places.
+enum {
+    TENSOR_STEP_NUMBERS,                // nn_update_t, on the host
+    TENSOR_STEP_SKIP,                   // nn_optimizer_t's skip, if the step needs it
+    TENSOR_STEP_HEAD,
+    TENSOR_STEP_PARAMETER = 0,
+    TENSOR_STEP_GRADIENT,
+    TENSOR_STEP_STATES,                 // three; those that a rule does not have are absent
+    TENSOR_STEP_ROWS = TENSOR_STEP_STATES + 2,  // i64, in place of the third state: see nn__step_task
+    TENSOR_STEP_EACH
+};
 
 // One member is in use, that of the row: a value is read through the member it was written through. The
 // largest one comes first, so that = {0} sets every byte.
@@ -4927,12 +4955,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 // clang-format off
 // What a build leaves out of its rows.
-#ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__TRAINS 0
-#define TENSOR__GRAD(f) NULL
-#else
-#define TENSOR__TRAINS 1
+#if TENSOR__TRAINS
 #define TENSOR__GRAD(f) f
+#else
+#define TENSOR__GRAD(f) NULL
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
 #define TENSOR__SILENT "%s: this build has no files and no console (TENSOR_NO_STDIO)"
@@ -5307,8 +5333,8 @@ typedef enum tensor_op_id_t {
 #elif !defined(TENSOR_PASSES)
 #define TENSOR_PASSES TENSOR__DEFAULT_PASSES
 #endif
-#if TENSOR_PASSES == 64
-#define TENSOR__PORTABLE 1
+#define TENSOR__PORTABLE (TENSOR_PASSES == 64)
+#if TENSOR__PORTABLE
 #ifdef TENSOR_USE_OPENBLAS
 #error "tensor.h: OpenBLAS has other bits on every processor: not together with TENSOR_ISA=portable"
 #endif
@@ -5337,20 +5363,20 @@ typedef enum tensor_op_id_t {
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
 // A name that says this version, these passes and what is left out: files that do not agree do not link.
-#ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__BUILD_GRADIENTS _forward
-#else
+#if TENSOR__TRAINS
 #define TENSOR__BUILD_GRADIENTS
-#endif
-#ifdef TENSOR_NO_THREADS
-#define TENSOR__BUILD_THREADS _no_threads
 #else
+#define TENSOR__BUILD_GRADIENTS _forward
+#endif
+#if TENSOR__HAS_THREADS
 #define TENSOR__BUILD_THREADS
-#endif
-#ifdef TENSOR_NO_STDIO
-#define TENSOR__BUILD_FILES _no_stdio
 #else
+#define TENSOR__BUILD_THREADS _no_threads
+#endif
+#if TENSOR__HAS_STDIO
 #define TENSOR__BUILD_FILES
+#else
+#define TENSOR__BUILD_FILES _no_stdio
 #endif
 #define TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)                      \
     name##_v##major##_##minor##_##patch##_passes##passes##gradients##threads##files
@@ -5452,8 +5478,10 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 }
 
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
-#if TENSOR_PASSES & 14
-#define TENSOR__X86_PASSES 1
+#define TENSOR__X86_PASSES ((TENSOR_PASSES & 14) != 0)
+#define TENSOR__ARM_PASSES TENSOR__HAS_PASS(4)
+#define TENSOR__WASM_PASSES TENSOR__HAS_PASS(5)
+#if TENSOR__X86_PASSES
 #include <immintrin.h>
 #if defined(__GNUC__) || defined(__clang__)
 #include <cpuid.h>
@@ -5472,15 +5500,9 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 #include <avx512vlbwintrin.h>
 #include <avx512vldqintrin.h>
 #endif
-#if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
-    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define TENSOR__X86_DOTS 1      // compilers that have products of bf16
-#endif
-#elif TENSOR__HAS_PASS(4)
-#define TENSOR__ARM_PASSES 1
+#elif TENSOR__ARM_PASSES
 #include <arm_neon.h>
-#elif TENSOR__HAS_PASS(5)
-#define TENSOR__WASM_PASSES 1
+#elif TENSOR__WASM_PASSES
 #include <wasm_simd128.h>
 #elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 15
 #include <emmintrin.h>
@@ -5488,6 +5510,13 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 #include <arm_neon.h>
 #elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 33
 #include <wasm_simd128.h>
+#endif
+// Compilers that have products of bf16.
+#if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define TENSOR__X86_DOTS 1
+#else
+#define TENSOR__X86_DOTS 0
 #endif
 // The number of the portable pass: the kernels of SSE2 or those of SIMD128, which are the same program. The
 // latter stand on NEON and on plain C as well.
@@ -5511,7 +5540,7 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
 // results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 TENSOR__INSIDE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
@@ -6593,7 +6622,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     return u >> 31 ? -d : d;
 }
 
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
@@ -6705,7 +6734,7 @@ TENSOR__PRECISE_END
 #else
 #define TENSOR__K2(name, isa) TENSOR__BUILT(tensor__##name##_##isa)
 #endif
-#if defined(TENSOR__PORTABLE)
+#if TENSOR__PORTABLE
 #define TENSOR__K(name) TENSOR__K2(name, portable)
 #elif TENSOR__PASS == 0
 #define TENSOR__K(name) TENSOR__K2(name, scalar)
@@ -6746,7 +6775,7 @@ TENSOR__PRECISE_END
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
+#if TENSOR__PASS < 1 && (TENSOR__X86_PASSES || TENSOR__ARM_PASSES) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 // no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops")
@@ -7659,7 +7688,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
 #define V_FLOOR(v) TENSOR__K(floor)(v)
 #define V_CEIL(v) V_NEG(TENSOR__K(floor)(V_NEG(v)))
 #endif
-#if TENSOR__PASS < 2 || defined(TENSOR__PORTABLE)
+#if TENSOR__PASS < 2 || TENSOR__PORTABLE
 #define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      // |v| < 2^22
 #else
 #define TENSOR__RINT_S(v) V_RINT(v)
@@ -10570,7 +10599,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #ifdef TENSOR_USE_OPENBLAS
 #include <cblas.h>
 #endif
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 #include <stdio.h>
 #endif
 
@@ -10583,7 +10612,7 @@ TENSOR__INSIDE
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 #define TENSOR__STAMP(site, result) (result)
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
@@ -11348,7 +11377,7 @@ TENSOR__KERNELS(TENSOR__X)
 // ------------------------------------------------------------------------------
 
 // newlib has a pthread.h without threads, picolibc has none.
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 #if !defined(__has_include)
 #include <pthread.h>
 #elif __has_include(<pthread.h>)
@@ -11357,11 +11386,12 @@ TENSOR__KERNELS(TENSOR__X)
 #ifndef PTHREAD_MUTEX_INITIALIZER
 #error "tensor.h: this system has no threads: define TENSOR_NO_THREADS; a device without files and a console \
 also wants TENSOR_NO_STDIO, TENSOR_NO_CALL_SITES makes the program smaller"
-#define TENSOR_NO_THREADS               // no more errors about this
+#undef TENSOR__HAS_THREADS
+#define TENSOR__HAS_THREADS 0           // no more errors about this
 #endif
 #endif
 
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__TLS
 typedef int tensor__mutex_t;
 #define TENSOR__MUTEX_INIT 0
@@ -11408,12 +11438,14 @@ typedef pthread_t tensor__os_thread_t;
 #define TENSOR__THREAD_MAIN(name) void *name(void *arg)
 #define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
 #define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
-#ifndef __wasm__
-#define TENSOR__FORKS 1
 #endif
+#if TENSOR__HAS_THREADS && !defined(_WIN32) && !defined(__wasm__)
+#define TENSOR__HAS_FORKS 1
+#else
+#define TENSOR__HAS_FORKS 0
 #endif
 
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__PTR_LOAD(p) (*(p))
 #define TENSOR__PTR_SWAP(p, v) tensor__ptr_swap((void **)(p), v)
 
@@ -11624,7 +11656,7 @@ TENSOR__FN int tensor__cpu_best(void) {
     unsigned kept = tensor__kept_registers();
     tensor__cpuid(7, 0, r);
     if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
         unsigned tiles = r[3] >> 22 & r[3] >> 24 & 1;
         tensor__cpuid(7, 1, r);
         if (r[0] >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
@@ -11632,7 +11664,7 @@ TENSOR__FN int tensor__cpu_best(void) {
         return 3;
     }
     return (r[1] >> 5 & 1) && (first[2] >> 12 & 1) && (kept & 6) == 6 ? 2 : 1;
-#elif defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+#elif TENSOR__X86_PASSES || TENSOR__ARM_PASSES || TENSOR__WASM_PASSES
     return 1;
 #else
     return 0;
@@ -11644,7 +11676,7 @@ TENSOR__FN int tensor__cpu_best(void) {
 static tensor__count_t tensor__tiles;
 
 TENSOR__FN int tensor__tiles_granted(void) {
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
     if (!TENSOR__ATOMIC_LOAD(&tensor__tiles)) {
         long r = 158;                           // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
         __asm__ volatile("syscall" : "+a"(r) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
@@ -11831,7 +11863,7 @@ typedef struct tensor__pool_t {
     tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
     tensor__task_fn fn;
     void *arg;
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
     int64_t shares, each, more;                   // each: tasks of a share; one more in the first ones
     size_t threads_bytes;
@@ -12254,7 +12286,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char
         th->inside = inside;
         return;
     }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     fprintf(stderr, "tensor: %s\n", (tensor_error_text)());
 #endif
 }
@@ -12777,16 +12809,16 @@ TENSOR__RARE
 #else
 #define TENSOR__ISA_AT_3 NULL
 #endif
-#if defined(TENSOR__PORTABLE)
+#if TENSOR__PORTABLE
 static const tensor__isa_t *const tensor__isas[] = {&TENSOR__BUILT(tensor__isa_portable)};
 static const char *const tensor__isa_names[] = {"portable"};
-#elif defined(TENSOR__ARM_PASSES)
+#elif TENSOR__ARM_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_neon)};
 static const char *const tensor__isa_names[] = {"scalar", "neon"};
-#elif defined(TENSOR__WASM_PASSES)
+#elif TENSOR__WASM_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_wasm)};
 static const char *const tensor__isa_names[] = {"scalar", "wasm"};
-#elif defined(TENSOR__X86_PASSES)
+#elif TENSOR__X86_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, TENSOR__ISA_AT_1, TENSOR__ISA_AT_2,
                                                     TENSOR__ISA_AT_3, TENSOR__ISA_AT_3, TENSOR__ISA_AT_3};
 static const char *const tensor__isa_names[] = {"scalar", "sse2", "avx2", "avx512", "avx512bf16", "amx"};
@@ -13024,7 +13056,7 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
     ctx->pool.n = 1;
     ctx->ready = 1;
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     TENSOR__MUTEX_START(&ctx->mutex);
     TENSOR__MUTEX_START(&ctx->pool.mutex);
     TENSOR__SIGNAL_START(&ctx->pool.wake);
@@ -13414,7 +13446,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         th->inside = inside;
         return;
     }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     fprintf(stderr, "tensor: %s\n", text);
 #endif
 }
@@ -13946,7 +13978,7 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
 // The destructor of a key gives a thread's state back when the thread ends. A shutdown that leaves nothing
 // deletes the key: the library may be unloaded before the threads that used it end. Where the system has no
 // key left, states wait for tensor_thread_end or shutdown.
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
 static int tensor__exit_key_made;                     // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
@@ -14001,7 +14033,7 @@ TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 TENSOR__FN void tensor__thread_exit(void *th) {
     if (tensor__tls != (tensor__thread_t *)th) { return; }
     tensor__thread_leave((tensor__thread_t *)th, 1);
@@ -14052,7 +14084,7 @@ TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
 enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
 #define TENSOR__OPEN ((uint64_t)1 << 31)
 
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
 TENSOR__INLINE int64_t tensor__pool_share(const tensor__pool_t *p, int64_t w) {     // its first task
     return w * p->each + (w < p->more ? w : p->more);
 }
@@ -14107,7 +14139,7 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 #endif
 
 // A child of fork has only the calling thread: the pool forgets its workers.
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
 static tensor__count_t tensor__forks;
 
 static void tensor__forked(void) { (void)TENSOR__ATOMIC_ADD(&tensor__forks, 1); }
@@ -14133,7 +14165,7 @@ TENSOR__RARE
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     tensor__pool_t *p = &ctx->pool;
     TENSOR__POOL_HERE(p);
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     if (p->threads) {
         TENSOR__LOCK(&p->mutex);
         TENSOR__ATOMIC_STORE(&p->stop, 1);
@@ -14149,7 +14181,7 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     p->hook = NULL;
 }
 
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
 TENSOR__FN void tensor__watch_forks(void) {
     static tensor__count_t told;
     if (TENSOR__ATOMIC_ADD(&told, 1) == 0) { (void)pthread_atfork(NULL, NULL, tensor__forked); }
@@ -14166,12 +14198,12 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&p->busy), OWNER, TENSOR__KERNEL_RUNS, "set_num_threads");
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
     tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_num_threads: built with TENSOR_NO_THREADS");
     return TENSOR_ERR_UNSUPPORTED;
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     tensor__watch_forks();
     p->forks = tensor__forks;
 #endif
@@ -14211,7 +14243,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 // mutex and one signal. Rejected: the pool's workers (a kernel would wait for a file that is being read).
 // ------------------------------------------------------------------------------
 
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
 struct tensor__crew_t {
     void (*end)(tensor__crew_t *c);     // tensor__crew_end, which programs without crews do not contain
     tensor_context_t *ctx;
@@ -14226,7 +14258,7 @@ struct tensor__crew_t {
 };
 
 TENSOR__FN int tensor__crew_here(const tensor__crew_t *c) {
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     return c->forks == (int)tensor__forks && c->n > 0;
 #else
     return c->n > 0;
@@ -14269,7 +14301,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
     c->ctx = th->ctx;
     c->threads = threads;
     c->n = c->room = n;
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     tensor__watch_forks();
     c->forks = (int)tensor__forks;
 #endif
@@ -14410,7 +14442,7 @@ TENSOR__FN int tensor__next_stage(int64_t *i) {
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
 
 TENSOR_API int (tensor_num_processors)(void) {
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
     return 1;
 #elif defined(_WIN32)
     SYSTEM_INFO info;
@@ -14487,7 +14519,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
         p->hook(p->hook_user, ntasks, tensor__hook_task, p);
         tensor__wait_end(th);
     } else {
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
         p->shares = ntasks < p->n ? ntasks : p->n;
         p->each = ntasks / p->shares;
         p->more = ntasks % p->shares;
@@ -17596,7 +17628,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // result. Rejected: integer products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
 enum {
     TENSOR__DOT_KC = 1024,      // k at a time
     TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
@@ -31596,7 +31628,7 @@ TENSOR__END
 
 TENSOR__RARE
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 typedef struct tensor__printer_t {
     tensor__text_t s;
     tensor_t *x;
@@ -32717,7 +32749,7 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__unit_t **at, tensor
     v->graph = g;
     v->member = members;
     v->n = n;
-    v->number = g->info.groups++;
+    v->number = g->info.block_groups++;
     v->numel = tensor__groups_over(member[0]);
     for (int k = 0; k < n; k++) {
         member[k]->group = v;
@@ -33053,10 +33085,7 @@ TENSOR__FN int tensor__graph_list(tensor_graph_t *g) {
     return g->call ? 0 : g->code;
 }
 
-enum {
-    TENSOR__STEP_HEAD = 2, TENSOR__STEP_EACH = 5,       // operands of all parameters, and of each
-    TENSOR__EARLY_BYTES = 65536         // of a gradient that is worth a call of its own
-};
+enum { TENSOR__EARLY_BYTES = 65536 };   // of a gradient that is worth a call of its own
 
 // Whether a unit is the step of an optimizer which goes from parameter to parameter. The operands of each are
 // the parameter, its gradient and its states.
@@ -33066,7 +33095,7 @@ TENSOR__FN int tensor__steps_each(const tensor__unit_t *s) {
 
 // The call of s for the parameter whose operands begin with number i. NULL = out of memory, raised.
 TENSOR__FN tensor__unit_t *tensor__step_alone(tensor_graph_t *g, const tensor__unit_t *s, int i) {
-    const size_t head = TENSOR__STEP_HEAD, each = TENSOR__STEP_EACH;
+    const size_t head = TENSOR_STEP_HEAD, each = TENSOR_STEP_EACH;
     tensor__unit_t *one = (tensor__unit_t *)tensor__graph_memory(g, sizeof *one);
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, (head + each) * sizeof *arg);
     tensor__traced_t **traced =
@@ -33079,19 +33108,19 @@ TENSOR__FN tensor__unit_t *tensor__step_alone(tensor_graph_t *g, const tensor__u
     memcpy((void *)(traced + head), (const void *)(s->traced + i), each * sizeof *traced);
     one->c.arg = arg;
     one->traced = traced;
-    one->c.nin = TENSOR__STEP_HEAD;
-    one->c.nout = TENSOR__STEP_EACH;
+    one->c.nin = TENSOR_STEP_HEAD;
+    one->c.nout = TENSOR_STEP_EACH;
     return one;
 }
 
 // Takes the operands from number i on of one parameter out of s.
 TENSOR__FN void tensor__step_without(tensor__unit_t *s, int i) {
-    size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR__STEP_EACH);
+    size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR_STEP_EACH);
     tensor_arg_t *arg = s->c.arg + i;
     tensor__traced_t **traced = s->traced + i;
-    memmove((void *)arg, (const void *)(arg + TENSOR__STEP_EACH), rest * sizeof *arg);
-    memmove((void *)traced, (const void *)(traced + TENSOR__STEP_EACH), rest * sizeof *traced);
-    s->c.nout -= TENSOR__STEP_EACH;
+    memmove((void *)arg, (const void *)(arg + TENSOR_STEP_EACH), rest * sizeof *arg);
+    memmove((void *)traced, (const void *)(traced + TENSOR_STEP_EACH), rest * sizeof *traced);
+    s->c.nout -= TENSOR_STEP_EACH;
 }
 
 // What the host does before the step of an optimizer. NULL = nothing
@@ -33122,10 +33151,10 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__unit_t *s) {
     if (!host) { return 0; }
     tensor__unit_t **earliest = tensor__step_earliest(g, s, host);
     int moved = 0;
-    for (int i = TENSOR__STEP_HEAD; i < s->c.nin + s->c.nout;) {
+    for (int i = TENSOR_STEP_HEAD; i < s->c.nin + s->c.nout;) {
         const tensor__traced_t *grad = s->traced[i + 1];
         if (!tensor__is_temporary(grad) || grad->bytes < TENSOR__EARLY_BYTES) {
-            i += TENSOR__STEP_EACH;
+            i += TENSOR_STEP_EACH;
             continue;
         }
         tensor__unit_t *one = tensor__step_alone(g, s, i), **at = earliest;
@@ -33138,7 +33167,7 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__unit_t *s) {
             passes = 0;
         }
         if (!passes) {
-            i += TENSOR__STEP_EACH;
+            i += TENSOR_STEP_EACH;
             continue;
         }
         one->next = *at;
@@ -33168,7 +33197,7 @@ TENSOR__FN int tensor__graph_early(tensor_graph_t *g) {
         int each = tensor__steps_each(s);
         if (each) { code = tensor__step_early(g, s); }
         while (*at != s) { at = &(*at)->next; }             // its parts are before it
-        if (each && s->c.nin + s->c.nout == TENSOR__STEP_HEAD) {
+        if (each && s->c.nin + s->c.nout == TENSOR_STEP_HEAD) {
             *at = s->next;
         } else {
             at = &s->next;
@@ -33787,7 +33816,7 @@ TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
 // Lays out and settles what a capture of the CPU has written down. -> code
 TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
     g->drawn = g->thread->rng.offset - g->rng.offset;
-    g->info.streams = (int64_t)g->drawn;
+    g->info.random_streams = (int64_t)g->drawn;
     if (tensor__graph_list(g)) { return g->code; }
     tensor__graph_link(g);
     int code = tensor__graph_settle(g);
@@ -34201,7 +34230,7 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
 TENSOR__RARE
 
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
-#if defined(_WIN32) && !defined(TENSOR_NO_THREADS)
+#if defined(_WIN32) && TENSOR__HAS_THREADS
 TENSOR__FN double tensor__microseconds(void) {
     LARGE_INTEGER ticks, rate;
     QueryPerformanceCounter(&ticks);
@@ -34494,8 +34523,8 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.site = s->site;
     call.inputs = s->c.nin;
     call.outputs = s->c.nout;
-    call.stream = s->drawn ? (int64_t)s->offset : -1;
-    call.group = s->group ? s->group->number : -1;
+    call.random_stream = s->drawn ? (int64_t)s->offset : -1;
+    call.block_group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
     call.graph_ = g;
     call.index_ = i;
@@ -34601,7 +34630,7 @@ TENSOR_API int (tensor_set_realtime)(int on) {
 
 TENSOR_API int (tensor_is_realtime)(void) { return tensor__self()->denies != NULL; }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR__FN void tensor__print_operand(tensor__text_t *s, const tensor_graph_call_t *call, int i) {
     static const char *const place[] = {"", "", "", " out", " tmp", " block"};
     tensor_graph_operand_t o = (tensor_graph_operand)(call, i);
@@ -34628,7 +34657,7 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     }
     tensor__text(&s, "graph: %d calls, %d groups of them run block by block, inputs %u bytes, outputs %u, "
                  "temporaries %u in a block of %u and workers' blocks of %u, products of %u operations",
-                 g->info.calls, g->info.groups, g->info.input_bytes, g->info.output_bytes,
+                 g->info.calls, g->info.block_groups, g->info.input_bytes, g->info.output_bytes,
                  g->info.temporary_bytes, g->info.packed_bytes, g->info.room_bytes, (uint64_t)flops);
     int bad = puts(line) < 0;
     for (int64_t i = 0; i < g->info.calls && !bad; i++) {
@@ -34638,7 +34667,7 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         for (int k = 0; k < call.inputs; k++) { tensor__print_operand(&s, &call, k); }
         tensor__puts(&s, " ->");
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
-        if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
+        if (call.block_group >= 0) { tensor__text(&s, ", group %d", call.block_group); }
         flops = (tensor_graph_flops)(&call);
         if (flops > 0) { tensor__text(&s, ", %u operations", (uint64_t)flops); }
         tensor__text(&s, "%w", call.site);
@@ -34733,7 +34762,7 @@ TENSOR__END
 #define TENSOR__INTEGER_FLT(f) NULL
 #define TENSOR__INTEGER_NUM(f) TENSOR__BUILT(f)
 #define TENSOR__INTEGER_DBL(f) NULL
-#ifdef TENSOR_NO_AUTOGRAD
+#if !TENSOR__TRAINS
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
     TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, TENSOR__BUILT(tensor__f_##name##_f64), NULL,            \
     TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
@@ -34987,7 +35016,7 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 #endif
 
 #ifndef TENSOR__MORE_KERNELS        // else tensor_nn.h goes on inside
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
