@@ -19,7 +19,7 @@
 //   >>kernel-random  >>kernel-copies  >>kernel-table
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-bodies  >>impl-platform  >>impl-state  >>impl-errors
 //   >>impl-alloc  >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
-//   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
+//   >>impl-front  >>impl-autocast  >>impl-walk  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
 //   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
@@ -6182,6 +6182,16 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     return reflected ? left - r : r;
 }
 
+// sum and the terms of zeta(s, x) with the Bernoulli numbers B2, B4, .. in b, the first of them b[0] * term.
+TENSOR__BOTH TENSOR__FN double tensor__bernoulli_terms(const double *b, double s, double x, double sum,
+                                                       double term) {
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+    }
+    return sum;
+}
+
 // zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
 // asymptotic series. b: Bernoulli numbers B2, B4, ..
 TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, double x) {
@@ -6189,12 +6199,7 @@ TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, doubl
     if (x > 1e300) { return 0; }
     for (; x < 15 + n; x += 1) { sum += pow(x, -s); }
     sum += pow(x, -n) / n + 0.5 * pow(x, -s);
-    double term = s * pow(x, -s - 1) / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-    }
-    return sum;
+    return tensor__bernoulli_terms(b, s, x, sum, s * pow(x, -s - 1) / 2);
 }
 
 // Digamma right of 1/2; b: Bernoulli numbers B2, B4, ..
@@ -6446,13 +6451,9 @@ TENSOR__BOTH TENSOR__FN double tensor__hurwitz_f64(double s, double q) {
         sum += term;
         if (fabs(term) <= 1e-17 * fabs(sum) && q > 0) { return sum; }
     }
-    double last = pow(q, -s), term = s * last / q / 2;
+    double last = pow(q, -s);
     sum += last * q / (s - 1) + last / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * q * q);
-    }
-    return sum;
+    return tensor__bernoulli_terms(b, s, q, sum, s * last / q / 2);
 }
 
 // log(k!) by Stirling's series; small k by multiplication.
@@ -8870,9 +8871,11 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 //
 // Softmax has four texts, because each one is what the others cannot be:
 //
-//   row_softmax, here     sums in lanes and has the pass's own exponential
-//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64,
-//                         and tests compare the others with it, so it shares nothing with them
+//   row_exp, row_scale    here: sums in lanes and has the pass's own exponential. row_softmax calls them for
+//                         a whole row, softmax_part for a part of one
+//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64 and
+//                         the reference, whole rows and parts, softmax, log_softmax and logsumexp. Tests
+//                         compare the others with it, so it shares nothing with them
 //   softmax_rows          tensor_cuda.cu: a block reads a row once, holds it and sums in a tree
 //   NN__K(attend)         tensor_nn.h: scales first, leaves out keys, keeps the logsumexp for backward and
 //                         leaves the division to the product that follows
@@ -11884,6 +11887,14 @@ typedef struct tensor__late_t {
     tensor__merge_fn *merge_rows;
     unsigned (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
 } tensor__late_t;
+// Sets the member of that name, which others read once member##s is 1.
+#define TENSOR__SET_LATE(th, member, function)                                                               \
+    if (!TENSOR__ATOMIC_LOAD(&(th)->ctx->late.member##s)) {                                                  \
+        TENSOR__LOCK(&(th)->ctx->mutex);                                                                     \
+        (th)->ctx->late.member = function;                                                                   \
+        TENSOR__ATOMIC_STORE(&(th)->ctx->late.member##s, 1);                                                 \
+        TENSOR__UNLOCK(&(th)->ctx->mutex);                                                                   \
+    }
 
 struct tensor_context_t {
     tensor_allocator_t allocator;
@@ -15511,12 +15522,7 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
         bits = 0;
     }
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.autocasts)) {
-        TENSOR__LOCK(&th->ctx->mutex);
-        th->ctx->late.autocast = tensor__autocast_now;
-        TENSOR__ATOMIC_STORE(&th->ctx->late.autocasts, 1);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-    }
+    TENSOR__SET_LATE(th, autocast, tensor__autocast_now)
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -15533,11 +15539,11 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-graph                                     MARK: walks over the graph
+// >>impl-walk                                      MARK: walks over the tape
 //
-// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the nodes
+// What a walk over nodes and edges remembers: slots of gradients in a heap by sequence number, a hash of the nodes
 // that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
-// in several threads over one graph. Rejected: marks in the nodes (two threads may walk the same ones),
+// in several threads over the same nodes. Rejected: marks in the nodes (two threads may walk the same ones),
 // recursion.
 // ------------------------------------------------------------------------------
 
@@ -16531,12 +16537,7 @@ TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
 // Makes x output k of n, and changes its place in its base accordingly. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
-    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
-        TENSOR__LOCK(&th->ctx->mutex);
-        th->ctx->late.rebase = tensor__rebase_view;
-        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-    }
+    TENSOR__SET_LATE(th, rebase, tensor__rebase_view)
     tensor__renode(th, x, n, k);
     if (!base) {
         x->rebased++;
@@ -22000,29 +22001,18 @@ TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y
     }
 }
 
-TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx,
+// The gradients of softmax and log_softmax: y (g - sum(g y)) and g - e^y sum(g).
+TENSOR__INLINE void tensor__f64_softmax_backward(const int id, const double *g, const double *y, double *dx,
                                                  tensor__stretch_t a, tensor__along_t *t) {
+    const int logs = id == TENSOR_OP_LOG_SOFTMAX_BACKWARD;
     double s = t->s;
     if (a.passes & TENSOR__PASS_0) {
         if (a.from == 0) { s = 0; }
-        for (int64_t i = a.from; i < a.to; i++) { s += g[i] * y[i]; }
+        for (int64_t i = a.from; i < a.to; i++) { s += logs ? g[i] : g[i] * y[i]; }
         t->s = s;
     }
     if (a.passes & TENSOR__PASS_1) {
-        for (int64_t i = a.from; i < a.to; i++) { dx[i] = y[i] * (g[i] - s); }
-    }
-}
-
-TENSOR__INLINE void tensor__f64_log_softmax_backward(const double *g, const double *y, double *dx,
-                                                     tensor__stretch_t a, tensor__along_t *t) {
-    double s = t->s;
-    if (a.passes & TENSOR__PASS_0) {
-        if (a.from == 0) { s = 0; }
-        for (int64_t i = a.from; i < a.to; i++) { s += g[i]; }
-        t->s = s;
-    }
-    if (a.passes & TENSOR__PASS_1) {
-        for (int64_t i = a.from; i < a.to; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = logs ? g[i] - exp(y[i]) * s : y[i] * (g[i] - s); }
     }
 }
 
@@ -22154,11 +22144,8 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
         tensor__f64_softmax(id, x, y, a, t);
         break;
-    case TENSOR_OP_SOFTMAX_BACKWARD:
-        tensor__f64_softmax_backward(x, x2, y, a, t);
-        break;
-    case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
-        tensor__f64_log_softmax_backward(x, x2, y, a, t);
+    case TENSOR_OP_SOFTMAX_BACKWARD: case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
+        tensor__f64_softmax_backward(id, x, x2, y, a, t);
         break;
     case TENSOR_OP_CUMSUM:
         tensor__f64_cumsum(x, y, p->rows.reverse != 0, a, t);
@@ -24199,6 +24186,11 @@ typedef struct tensor__la_state_t {
     int rotated, over;
 } tensor__la_state_t;
 
+// What a task does: some steps, and some rows or columns of each, those from first to end.
+typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
+struct tensor__la_item_t;
+typedef void tensor__la_fn(const struct tensor__la_item_t *q, tensor__la_part_t part);
+
 // The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
 // in b, and small vectors in w. *info becomes 1 + the row that failed.
 typedef struct tensor__la_item_t {
@@ -24208,7 +24200,8 @@ typedef struct tensor__la_item_t {
     double *w, *a, *b;
     int64_t *swaps;                     // in place of w
     int64_t *info;
-    int64_t steps, count, cuts;         // that run: steps, rows or columns of one, tasks for these
+    tensor__la_fn *run;                 // of the tasks that run
+    int64_t steps, count, cuts;         // their steps, rows or columns of one, tasks for these
     const tensor_arg_t *operand;        // of those that copy: rows x cols numbers in `matrix`
     double *matrix;
     int64_t rows, cols;
@@ -24224,25 +24217,6 @@ enum {
     TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
 };
 
-// What a task does: some steps, and some rows or columns of each, those from first to end.
-typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
-
-// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
-// done in one go has one task, so that a small matrix is done by plain loops.
-TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
-                               tensor__task_fn fn) {
-    q->steps = steps;
-    q->count = n;
-    q->cuts = 0;
-    if (!q->c->thread->time_slice) {
-        fn(q, 0, 0);
-        return;
-    }
-    q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
-    if (q->cuts < 1) { q->cuts = 1; }
-    tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
-}
-
 TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
     tensor__la_part_t p = {0, q->steps, 0, q->count};
     if (q->cuts == 0) { return p; }
@@ -24254,13 +24228,33 @@ TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int
     return p;
 }
 
-TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
+TENSOR__FN void tensor__la_part_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    (void)worker;
+    q->run(q, tensor__la_part(q, task));
+}
+
+// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
+// done in one go has one task, so that a small matrix is done by plain loops.
+TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
+                               tensor__la_fn *run) {
+    q->run = run;
+    q->steps = steps;
+    q->count = n;
+    q->cuts = 0;
+    if (!q->c->thread->time_slice) {
+        run(q, tensor__la_part(q, 0));
+        return;
+    }
+    q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
+    if (q->cuts < 1) { q->cuts = 1; }
+    tensor__in_order(q->c->thread, steps * q->cuts, tensor__la_part_task, q);
+}
+
+TENSOR__FN void tensor__la_load_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    tensor__la_part_t p = tensor__la_part(q, task);
-    (void)worker;
     for (int64_t i = p.first; i < p.end; i++) {
         tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
                          x->dims[c]);
@@ -24276,15 +24270,12 @@ TENSOR__FN void tensor__la_load(tensor__la_item_t *q, double *to, const tensor_a
     tensor__la_run(q, 1, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
 }
 
-TENSOR__FN void tensor__la_store_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *y = q->operand;
     int size = tensor__sizes[y->dtype];
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    tensor__la_part_t p = tensor__la_part(q, task);
-    (void)worker;
     for (int64_t i = p.first; i < p.end; i++) {
         tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
     }
@@ -24302,12 +24293,9 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
 }
 
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
-TENSOR__FN void tensor__la_lu_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_lu_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n, *swaps = q->swaps;
     double *a = q->a;
-    (void)worker;
     for (int64_t j = part.step; j < part.steps; j++) {
         if (part.first == 0) {
             int64_t p = j;
@@ -24330,14 +24318,11 @@ TENSOR__FN void tensor__la_lu(tensor__la_item_t *q) {
 }
 
 // Rows of b = a^-1 b for one triangle of a, for some columns of b.
-TENSOR__FN void tensor__la_triangular_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_triangular_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n, r = q->count, cols = part.end - part.first;
     int upper = q->upper, unit = q->flag;
     const double *a = q->a;
     double *b = q->b + part.first;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t k = part.step; k < part.steps; k++) {
         int64_t i = k, first = 0, end = k;      // the row, and those that are solved
@@ -24380,12 +24365,9 @@ TENSOR__FN void tensor__la_swaps(void *arg, int64_t task, int worker) {
 }
 
 // By rows (Golub & Van Loan 4.2).
-TENSOR__FN void tensor__la_cholesky_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_cholesky_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
     double *a = q->a;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t j = part.first;
@@ -24448,13 +24430,10 @@ TENSOR__FN void tensor__la_lu_end(void *arg, int64_t task, int worker) {
 }
 
 // Swaps rows of b as their pivots were, of which none is 0.
-TENSOR__FN void tensor__la_pivot_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_pivot_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n, r = q->count;
     const int64_t *swaps = q->swaps;
     double *b = q->b + part.first;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t i = part.step; i < part.steps; i++) {
         if (q->a[i * n + i] == 0) {
@@ -24481,12 +24460,9 @@ TENSOR__FN void tensor__la_solve(tensor__la_item_t *q) {
 }
 
 // Golub & Van Loan 5.2: a column becomes a reflection, which the columns behind it go through.
-TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_qr_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n;
     double *tau = q->w, *v = q->w + q->k;
-    (void)worker;
     for (int64_t j = part.step; j < part.steps; j++) {
         double *x = q->a + j * n + j;
         int64_t first = part.first > j ? part.first : j + 1;
@@ -24498,12 +24474,9 @@ TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
 }
 
 // The columns of the basis from the identity, by the reflections from the last to the first.
-TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_basis_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n, cols = q->count;
     double *tau = q->w, *v = q->w + q->k;
-    (void)worker;
     for (int64_t j = q->k - 1 - part.step; j >= q->k - part.steps; j--) {
         int64_t first = part.first > j ? part.first : j;
         if (first < part.end) {
@@ -24514,10 +24487,7 @@ TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
 }
 
 // Some rows of the identity, for the basis.
-TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
-    (void)worker;
+TENSOR__FN void tensor__la_identity_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     for (int64_t i = part.first; i < part.end; i++) {
         memset(q->b + i * q->cols, 0, (size_t)q->cols * sizeof *q->b);
         if (i < q->cols) { q->b[i * q->cols + i] = 1; }
@@ -24525,11 +24495,8 @@ TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
 }
 
 // The reflections leave some rows of a.
-TENSOR__FN void tensor__la_upper_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_upper_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i && j < n; j++) { q->a[i * n + j] = 0; }
     }
@@ -24557,11 +24524,8 @@ TENSOR__FN void tensor__la_until(tensor__la_item_t *q, tensor__task_fn fn) {
     tensor__until(q->c->thread, &q->state->over, fn, q);
 }
 
-TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_largest_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     double big = part.first == 0 ? 0 : q->state->big;
-    (void)worker;
     for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) {
         big = tensor__max_f64(big, fabs(q->matrix[i]));
     }
@@ -24569,11 +24533,8 @@ TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the largest element to about 1.
-TENSOR__FN void tensor__la_scale_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_scale_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     double scale = tensor__la_scale(q->state->big);
-    (void)worker;
     if (tensor__isnan_f64(scale)) {
         *q->info = 1;
         return;
@@ -24592,12 +24553,9 @@ TENSOR__FN int tensor__la_scaled(tensor__la_item_t *q, double *x, int64_t rows, 
 }
 
 // The other triangle of a symmetric matrix, of which only one is read.
-TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_mirror_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
     double *a = q->a;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) {
             if (q->c->p->linalg.upper) {
@@ -24611,12 +24569,9 @@ TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
 
 // Householder tridiagonalisation of g, two steps for each column k: w = tau (rest v), then with
 // u = w - (tau / 2)(w v) v, rest -= v uT + u vT. Some columns of w, then some rows of rest.
-TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_tridiagonal_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *w = q->e, *e = w + n, *tau = w + 2 * n;
-    (void)worker;
     for (int64_t step = part.step; step < part.steps; step++) {
         int64_t k = step / 2, l = n - k - 1, first = part.first, end = tensor__least(part.end, l);
         double *v = q->g + k * n + k + 1, *rest = v + n;
@@ -24641,11 +24596,8 @@ TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker)
     }
 }
 
-TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_unit_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         memset(q->z + i * n, 0, (size_t)n * sizeof *q->z);
         q->z[i * n + i] = 1;
@@ -24653,12 +24605,9 @@ TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
 }
 
 // The basis of the tridiagonal matrix, from the identity, in the columns of z.
-TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_vectors_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *w = q->e, *tau = w + 2 * n;
-    (void)worker;
     for (int64_t k = n - 3 - part.step; k >= n - 2 - part.steps; k--) {
         int64_t first = part.first > k ? part.first : k + 1;
         if (first < part.end) {
@@ -24669,11 +24618,8 @@ TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the basis into the rows of z; what the QR steps begin with.
-TENSOR__FN void tensor__la_rows_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_rows_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) { tensor__la_swap(q->z + i * n + j, q->z + j * n + i, 1); }
         q->d[i] = q->g[i * n + i];
@@ -24725,12 +24671,9 @@ TENSOR__FN void tensor__la_qr_next(void *arg, int64_t task, int worker) {
 }
 
 // Swaps rows of z so that the values d are ascending, one after the other.
-TENSOR__FN void tensor__la_ascending_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_ascending_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *d = q->d, scale = q->state->scale;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t least = i;
         for (int64_t j = i + 1; j < n; j++) {
@@ -24774,13 +24717,10 @@ TENSOR__FN void tensor__la_eigen(tensor__la_item_t *q) {
 }
 
 // Some of a row of g = a aT, and of the column that it equals.
-TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_gram_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high;
     const double *a = q->a;
     double *g = q->g;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         for (int64_t j = part.first; j < part.end && j <= i; j++) {
             g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
@@ -24790,12 +24730,9 @@ TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the eigenvectors into the order of descending values; what the sweeps begin with.
-TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_descending_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     tensor__la_state_t *t = q->state;
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         tensor__la_swap(q->v + i * n, q->v + (n - 1 - i) * n, n);
     }
@@ -24807,11 +24744,8 @@ TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) 
 }
 
 // Some columns of u = v a; the rows of u that are not singular vectors yet are 0.
-TENSOR__FN void tensor__la_turned_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_turned_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high, cols = part.end - part.first;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         double *u = q->u + i * m + part.first;
         for (int64_t j = 0; j < cols; j++) { u[j] = 0; }
@@ -24869,23 +24803,17 @@ TENSOR__FN void tensor__la_sweep_next(void *arg, int64_t task, int worker) {
     t->rotated = 0;
 }
 
-TENSOR__FN void tensor__la_norms_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_norms_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->high;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         q->d[i] = sqrt(tensor__la_dot(q->u + i * m, q->u + i * m, m));
     }
 }
 
 // Brings the norms of u's rows into descending order, with the rows of u and v, and divides u's rows by them.
-TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_normalize_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high;
     double *u = q->u, *s = q->d, scale = q->state->whole;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t best = i;
         for (int64_t j = i; j < n; j++) {
@@ -24907,11 +24835,8 @@ TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
 }
 
 // More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
-TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_more_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->high;
-    (void)worker;
     for (int64_t step = part.step; step < part.steps; step++) {
         int64_t have = q->state->have + step, end = 2 * have;
         double *x = q->u + have * m;
@@ -30396,13 +30321,15 @@ TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, te
     return 1;
 }
 
+// Whether a function and its inputs are given; raises if not.
+TENSOR__FN int tensor__function_there(const char *op, tensor_fn_t fn, tensor_t *const *inputs, int n) {
+    return tensor__there(op, "fn", fn != NULL) && tensor__list_there(op, "inputs", inputs, n);
+}
+
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    if (!tensor__there("checkpoint", "fn", fn != NULL) ||
-        !tensor__list_there("checkpoint", "inputs", inputs, n)) {
-        return TENSOR__POISON;
-    }
+    if (!tensor__function_there("checkpoint", fn, inputs, n)) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -30558,7 +30485,7 @@ TENSOR__END
 // >>impl-engine                                    MARK: backward
 //
 // Nodes that a gradient has reached wait in a heap by sequence number; the highest goes first, so every
-// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes
+// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-walk), so passes
 // may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
 // of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 
@@ -31307,9 +31234,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->x = NULL;
     c->s.thread = NULL;
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
-    if (!tensor__there(op, "fn", fn != NULL) || !tensor__list_there(op, "inputs", inputs, n) || !given) {
-        return 0;
-    }
+    if (!tensor__function_there(op, fn, inputs, n) || !given) { return 0; }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -31534,10 +31459,7 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
-    if (!tensor__there("gradcheck", "fn", fn != NULL) ||
-        !tensor__list_there("gradcheck", "inputs", inputs, n)) {
-        return TENSOR_ERR_OWNER;
-    }
+    if (!tensor__function_there("gradcheck", fn, inputs, n)) { return TENSOR_ERR_OWNER; }
     tensor__gradcheck_t c;
     c.fn = fn;
     c.user = user;
@@ -31595,10 +31517,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     gg.fn = fn;
     gg.user = user;
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
-    if (!tensor__there("gradgradcheck", "fn", fn != NULL) ||
-        !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
-        return TENSOR_ERR_OWNER;
-    }
+    if (!tensor__function_there("gradgradcheck", fn, inputs, n)) { return TENSOR_ERR_OWNER; }
     TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
                         n);
     tensor_t **list = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * sizeof *list);
@@ -34899,15 +34818,19 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const c
     if (th->profiler && th->profiler->site) { th->profiler->site(th->profiler->user, site); }
 }
 
+// Stamps what the call of this site wrote.
+TENSOR__INLINE void tensor__stamp_written(tensor__thread_t *th, const char *site) {
+    if (!th->written) { return; }
+    TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
+    th->written = NULL;
+}
+
 // Stamps t, which the call of this site made, and what it wrote.
 TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site, tensor_t *t) {
     th->fresh = NULL;
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
-    if (th->written) {
-        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
-        th->written = NULL;
-    }
+    tensor__stamp_written(th, site);
     return t;
 }
 
@@ -34987,10 +34910,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (!site) { return p; }
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
-    if (th->written) {          // tensor_data_mut
-        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
-        th->written = NULL;
-    }
+    tensor__stamp_written(th, site);            // tensor_data_mut
     return p;
 }
 

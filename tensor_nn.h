@@ -11296,6 +11296,15 @@ TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_param
                                              0, p->attention.scale, 0, NULL), in[0]);
 }
 
+// Ends a call whose results are the gradients of the first n inputs. -> 0 if it was refused
+TENSOR__FN int nn__finish_grads(tensor__op_t *o, tensor__grad_t *g, int n) {
+    if (TENSOR__(finish)(o)->state == TENSOR__POISON_STATE) { return 0; }
+    for (int k = 0; k < n; k++) {
+        if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o->out[k]; }
+    }
+    return 1;
+}
+
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 TENSOR__FN const tensor__row_t *nn__biased_row(int backward) {
     static const tensor__row_t rows[2] = {
@@ -11319,12 +11328,7 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
         for (int k = 0; k < 3; k++) {
             TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
         }
-        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (int k = 0; k < 3; k++) {
-                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
-            }
-            return;
-        }
+        if (nn__finish_grads(&o, g, 3)) { return; }
     }
     nn__grad_composed(g, nn__composed_biased);
 }
@@ -11966,12 +11970,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
             }
         }
 
-        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (int k = 0; k < 4; k++) {
-                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
-            }
-            return;
-        }
+        if (nn__finish_grads(&o, g, 4)) { return; }
     }
 
     int64_t dims[4];
@@ -15767,6 +15766,17 @@ TENSOR__FN int64_t nn__padding_row(const nn_embedding_args_t *a) {
     return a->padding_idx < 0 ? a->padding_idx + a->count : a->padding_idx;
 }
 
+// What embedding and embedding_bag take of their args, and the table.
+#define NN__HOLD_TABLE(l, a, padding)                                                                        \
+    (l)->num_embeddings = (a).count;                                                                         \
+    (l)->embedding_dim = (a).size;                                                                           \
+    (l)->padding_idx = padding;                                                                              \
+    (l)->max_norm = (a).max_norm > 0 ? (a).max_norm : 0;                                                     \
+    (l)->norm_type = (a).norm_type == 0 ? 2 : (a).norm_type;                                                 \
+    (l)->scale_grad_by_freq = (a).scale_grad_by_freq != 0;                                                   \
+    (l)->sparse = (a).sparse != 0;                                                                           \
+    nn__add_table(&(l)->base, (a).count, (a).size, padding);
+
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
@@ -15779,14 +15789,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     }
     nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
     if (!l) { return NULL; }
-    l->num_embeddings = a.count;
-    l->embedding_dim = a.size;
-    l->padding_idx = padding;
-    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
-    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
-    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
-    l->sparse = a.sparse != 0;
-    nn__add_table(&l->base, a.count, a.size, padding);
+    NN__HOLD_TABLE(l, a, padding)
     return nn__done(&l->base);
 }
 
@@ -15872,15 +15875,8 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (!l) { return NULL; }
     l->base.impl->call = nn__call_embedding_bag;
     l->include_last_offset = a.include_last_offset != 0;
-    l->num_embeddings = a.count;
-    l->embedding_dim = a.size;
-    l->padding_idx = padding;
-    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
-    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
-    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
-    l->sparse = a.sparse != 0;
     l->mode = (int)a.mode;
-    nn__add_table(&l->base, a.count, a.size, padding);
+    NN__HOLD_TABLE(l, a, padding)
     return nn__done(&l->base);
 }
 
@@ -16506,14 +16502,7 @@ typedef struct nn__columns_layer_t {
 } nn__columns_layer_t;
 
 // clang-format off
-static const nn__field_t nn__unfold_fields[] = {
-    {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
-    {"dilation",    NN__OF(columns, window.dilation), NN__SIZES, NN__SHOWN, NULL},
-    {"padding",     NN__OF(columns, window.pad),      NN__SIZES, NN__SHOWN, NULL},
-    {"stride",      NN__OF(columns, window.stride),   NN__SIZES, NN__SHOWN, NULL},
-    NN__LAST
-};
-
+// Unfold has them from the second on.
 static const nn__field_t nn__fold_fields[] = {
     {"output_size", NN__OF(columns, window.in),       NN__SIZES, NN__SHOWN, NULL},
     {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
@@ -16532,7 +16521,7 @@ TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(COL2IM), x, ((const nn__columns_layer_t *)m)->window);
 }
 
-NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, 2)
+NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__fold_fields + 1, 2)
 NN__IMAGE_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_columns(const nn_columns_args_t *a, const char *op, const nn__kind_t *kind) {
@@ -19143,23 +19132,24 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
 
 NN__FILL_DEFAULTS(nn_kaiming, a, )
 
-TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
+// The fan that counts, at least 1; 0 after raising.
+TENSOR__FN double nn__kaiming_fan(const char *op, const nn_kaiming_args_t *a) {
     double fan[2];
-    if (nn__too_many("kaiming_uniform_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_uniform_", fan)) {
-        return tensor__at(a.site_, TENSOR__(poison));
-    }
-    double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
+    if (nn__too_many(op, a->site_, a->options_are_named_) || !nn__fans(a->t, op, fan)) { return 0; }
+    return fan[a->fan_out != 0];
+}
+
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
+    double fan = nn__kaiming_fan("kaiming_uniform_", &a);
+    if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
+    double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan);
     return nn__init(a.t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
-    double fan[2];
-    if (nn__too_many("kaiming_normal_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_normal_", fan)) {
-        return tensor__at(a.site_, TENSOR__(poison));
-    }
-    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+    double fan = nn__kaiming_fan("kaiming_normal_", &a);
+    if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
+    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
@@ -22919,6 +22909,16 @@ TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__o
     return NULL;
 }
 
+// Whether an op can ask a reader for that name; raises if not.
+TENSOR__FN int nn__asked(const char *op, const nn__reader_t *r, const char *name) {
+    if (!r || !name) {
+        nn__poisoned(op, r ? "name" : "the reader", NULL);
+        return 0;
+    }
+    if (r->dead) { return NN__NO(TENSOR_ERR_OWNER, "%s: the reader was closed", op); }
+    return 1;
+}
+
 // Ends what readers begin with.
 TENSOR__FN void nn__reader_end(nn__reader_t *r) {
     TENSOR__(disown)(&r->owned);
@@ -23280,15 +23280,21 @@ TENSOR__FN int nn__sort_names(nn_safetensors_t *r) {
     return 1;
 }
 
+// Room for one more tensor, whose name stands at that place; the first time for so many. 0 = raised
+TENSOR__FN int nn__room_for_entry(nn__json_t *j, const char *where, const char *name, int64_t first) {
+    nn_safetensors_t *r = j->r;
+    if (!nn__name_ok(name)) {
+        return nn__malformed(j, where, "a name is empty, too long or has control characters");
+    }
+    nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, first, sizeof *q);
+    if (q) { r->entry = q; }
+    return q != NULL;
+}
+
 // A tensor of the header, after its name and colon. 0 = raised
 TENSOR__FN int nn__parse_tensor(nn__json_t *j, const char *name) {
     nn_safetensors_t *r = j->r;
-    if (!nn__name_ok(name)) {
-        return nn__malformed(j, "header", "a name is empty, too long or has control characters");
-    }
-    nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
-    if (!q) { return 0; }
-    r->entry = q;
+    if (!nn__room_for_entry(j, "header", name, 16)) { return 0; }
     if (!nn__parse_entry(j, &r->entry[r->count], name)) { return 0; }
     r->count++;
     return 1;
@@ -23548,11 +23554,7 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
 }
 
 TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
-    if (!r || !name) {
-        nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
-        return TENSOR__(poison);
-    }
-    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
+    if (!nn__asked("safetensors_get", r ? &r->base : NULL, name)) { return TENSOR__(poison); }
     nn__entry_t *e = nn__find_entry(r, "", name);
     if (e) { return nn__read_entry(r, e); }
     return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->base.label, name);
@@ -23626,12 +23628,7 @@ TENSOR__FN int nn__parse_weight_map(nn__json_t *j) {
         if (!name || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
         const char *file = nn__string(j, name);
         if (!file) { return 0; }
-        if (!nn__name_ok(name)) {
-            return nn__malformed(j, "weight_map", "a name is empty, too long or has control characters");
-        }
-        nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 64, sizeof *q);
-        if (!q) { return 0; }
-        r->entry = q;
+        if (!nn__room_for_entry(j, "weight_map", name, 64)) { return 0; }
         int part = nn__part_of(j, file, &cap);
         if (part == 0) { return 0; }
         r->entry[r->count].name = name;
@@ -24813,11 +24810,7 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
 }
 
 TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
-    if (!r || !name) {
-        nn__poisoned("npz_get", r ? "name" : "the reader", NULL);
-        return TENSOR__(poison);
-    }
-    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
+    if (!nn__asked("npz_get", r ? &r->base : NULL, name)) { return TENSOR__(poison); }
     nn__named_index_t want, *found = NULL;
     want.name = name;
     want.index = 0;

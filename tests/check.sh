@@ -325,6 +325,9 @@ for h in tensor.h tensor_nn.h; do
         END { flush() }' $h)"
 done
 
+# One text for one thing: a new pair of places that share six lines becomes a function, or gets its reason in alike.txt.
+result "six lines that two places share" "$(awk -f tests/alike.awk tests/alike.txt tensor.h tensor_nn.h)"
+
 # Words that are macros of windows.h, which tensor_cuda.cu does not include.
 for h in tensor.h tensor_nn.h tensor_cuda.h examples/kit/*.h; do
     result "$h: name that windows.h defines as a macro" "$(awk '
