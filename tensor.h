@@ -395,7 +395,7 @@ TENSOR_API void tensor_thread_end(void);
 
 // Sets where memory comes from; only before the context's first allocation.
 //   a       copied; NULL = TENSOR_MALLOC/TENSOR_FREE
-//   -> code;  errors OWNER if memory was handed out already
+//   -> code;  errors OWNER if memory was allocated already
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
 // An allocator that takes all memory from a buffer of the program, for tensor_set_allocator in one context:
@@ -587,7 +587,7 @@ TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
 //   -> t (borrowed);  errors OWNER if t is dead
 TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 
-// Drops a tensor_keep if there is one, else the calling thread's scope reference.
+// Ends one tensor_keep of t if there is one, else takes t out of the calling thread's scope.
 //   t       NULL and poison do nothing
 //   -> code;  errors OWNER if t is dead or neither kept nor owned by a scope of this thread
 TENSOR_API int tensor_free(tensor_t *t);
@@ -933,8 +933,8 @@ TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int6
 // One index along dim, which is removed.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
 
-// start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
-// 1
+// start:end:step along dim, as Python slices (bounds are clamped).
+//   -> view;  errors INDEX, SHAPE if step < 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
 
 // Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis). Steps are positive (tensor_flip
@@ -1540,7 +1540,7 @@ TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int rig
 //   -> new bool, shape of x;  grad none;  errors DTYPE
 TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 
-// How often each integer 0, 1, .. occurs in x, or the sum of the weights where it occurs.
+// How often each of the integers 0, 1, .. occurs in x, or the sum of the weights where it does.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
 //   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
@@ -2096,8 +2096,8 @@ TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
 TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
 
-// Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
-// errors SHAPE, INDEX, OUT_OF_MEMORY
+// Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).
+//   -> new;  grad none;  errors SHAPE, INDEX, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t *dims, int ndim);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
@@ -2152,8 +2152,8 @@ TENSOR_API int tensor_requires_grad(tensor_t *x);
 TENSOR_API int tensor_is_leaf(tensor_t *x);
 // Whether x was made in inference mode.   -> 1 or 0;  errors none
 TENSOR_API int tensor_is_inference(tensor_t *x);
-// Name of the operation that made x, "mul" or a custom function's.   -> borrowed string, NULL for a leaf;
-// errors none
+// Name of the operation that made x, "mul" or a custom function's.
+//   -> borrowed string, NULL for a leaf;  errors none
 TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 // Takes x, which is not a view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
@@ -2270,8 +2270,8 @@ TENSOR_API int tensor_set_output(tensor_function_ctx_t *ctx, int k, tensor_t *y)
 TENSOR_API int tensor_mark_dirty(tensor_function_ctx_t *ctx, int i);
 // Inside forward: result k has no gradient.   -> code;  errors INDEX
 TENSOR_API int tensor_mark_non_differentiable(tensor_function_ctx_t *ctx, int k);
-// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).   -> code;
-// errors INDEX
+// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).
+//   -> code;  errors INDEX
 TENSOR_API int tensor_save_for_backward(tensor_function_ctx_t *ctx, int slot, tensor_t *x);
 // Inside backward: the saved value.   -> borrowed;  errors AUTOGRAD if it was changed since
 TENSOR_API tensor_t *tensor_saved(tensor_function_ctx_t *ctx, int slot);
@@ -3905,15 +3905,21 @@ TENSOR__COMPARE(!=)
 // What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. The one symbol
 // that the linker needs is tensor__internals(). Rejected: exporting every private function (name clashes,
 // frozen signatures).
+//
+// First comes what all the rest stands on: headers of C, the arithmetic that is needed, what is built,
+// pragmas around the library, words before functions, counters that threads share.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_SHARED_7C1E
 #define TENSOR_SHARED_7C1E
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+
+// ---- the arithmetic
 
 // The error text of the compiler for each relaxation.
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
@@ -3936,11 +3942,12 @@ TENSOR_ALLOW_FAST_MATH builds all the same"
 TENSOR__PRECISE
 
 // f32 products and sums must be rounded to f32. The value 16 (f16 arithmetic) rounds f32 the same.
-#include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
+
+// ---- what is built
 
 // What is built, each 0 or 1; no other line asks for the program's macros.
 #ifdef TENSOR_NO_THREADS
@@ -3958,6 +3965,8 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #else
 #define TENSOR__TRAINS 1
 #endif
+
+// ---- pragmas around the library
 
 // From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
 // where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
@@ -3995,6 +4004,8 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__END
 #endif
 
+// ---- words before functions
+
 #define TENSOR__FN TENSOR__STATIC
 #ifndef TENSOR__BOTH
 #define TENSOR__BOTH                    // what a device compiles as well: tensor_cuda.cu says how
@@ -4029,6 +4040,8 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #else
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
+
+// ---- counters that threads share
 
 // Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
 // NOTE stores a word that threads may store at once, and no order with others is meant.
@@ -4086,6 +4099,8 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
+
+// ---- layouts
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
 enum { TENSOR__API_VERSION = 18, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
@@ -8873,9 +8888,9 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 //
 //   row_exp, row_scale    here: sums in lanes and has the pass's own exponential. row_softmax calls them for
 //                         a whole row, softmax_part for a part of one
-//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64 and
-//                         the reference, whole rows and parts, softmax, log_softmax and logsumexp. Tests
-//                         compare the others with it, so it shares nothing with them
+//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64
+//                         and the reference, whole rows and parts, softmax, log_softmax and logsumexp.
+//                         Tests compare the others with it, so it shares nothing with them
 //   softmax_rows          tensor_cuda.cu: a block reads a row once, holds it and sums in a tree
 //   NN__K(attend)         tensor_nn.h: scales first, leaves out keys, keeps the logsumexp for backward and
 //                         leaves the division to the product that follows
@@ -10586,7 +10601,9 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // ------------------------------------------------------------------------------
 // >>impl                                           MARK: implementation
 //
-// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
+// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts). It
+// opens with the headers of C, then the inside begins: functions have no place of a call, and libm's names
+// mean our own functions in a portable build. >>impl-platform has the headers of the system.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
@@ -12954,7 +12971,7 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     tensor_context_t *ctx = c->thread->ctx;
     tensor__isa_of(ctx);
     TENSOR__REFUSE_CODE(ctx->isa_missing, UNSUPPORTED,
-                        "%s: this build has kernels for %s and wider alone, which this processor lacks",
+                        "%s: this processor does not have %s, the least that this build has kernels for",
                         row->name, tensor__isa_names[ctx->isa]);
 #endif
     c->scratch = NULL;
@@ -13194,7 +13211,7 @@ TENSOR_API int (tensor_version)(void) {
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next,
-                        OWNER, "set_allocator: memory was handed out already; call it first");
+                        OWNER, "set_allocator: call it before anything allocates memory");
     if (a) {
         th->ctx->allocator = *a;
     } else {
@@ -15541,10 +15558,10 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 // ------------------------------------------------------------------------------
 // >>impl-walk                                      MARK: walks over the tape
 //
-// What a walk over nodes and edges remembers: slots of gradients in a heap by sequence number, a hash of the nodes
-// that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
-// in several threads over the same nodes. Rejected: marks in the nodes (two threads may walk the same ones),
-// recursion.
+// What a walk over nodes and edges remembers: slots of gradients in a heap by sequence number, a hash of the
+// nodes that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest
+// and run in several threads over the same nodes. Rejected: marks in the nodes (two threads may walk the same
+// ones), recursion.
 // ------------------------------------------------------------------------------
 
 // Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
@@ -19195,7 +19212,7 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d lies behind end %d", start, end);
+    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d is after end %d", start, end);
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -20295,7 +20312,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
-                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
+                      "%s: x %t is %s; operations on bits take integers and bool", o->row->name,
                       o->in[0], tensor__dtype_names[promoted]);
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
                       "%s: x %t is bool, which cannot be subtracted or negated; use logical_xor, logical_not",
@@ -29056,7 +29073,7 @@ TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
 // A captured step draws what follows the generator of each replay: it cannot set it. Raises.
 TENSOR__FN int tensor__seed_refused(tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_AS(1, tensor__refuses(th, -1), UNSUPPORTED,
-                      "%s: not in a capture: a replay goes on with the generator as it is then", op);
+                      "%s: not in a capture: a replay continues with the generator as it is then", op);
     return 0;
 }
 
@@ -31431,7 +31448,7 @@ TENSOR__FN int tensor__gradcheck_backward(const tensor__gradcheck_t *c, tensor_t
     }
     for (int i = 0; i < m; i++) {
         TENSOR__REFUSE_CODE(!tensor__same_gradient(grads[i], again[i]), AUTOGRAD,
-                            "gradcheck: input %i: a second backward pass gives another gradient", i);
+                            "gradcheck: input %i: a second backward pass gives a different gradient", i);
     }
     return 0;
 }
@@ -33805,7 +33822,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     if (code) { return code; }
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
-                        "graph_free: not in a capture");
+                        "graph_free: a graph cannot be freed in a capture");
     tensor__graph_drop(g);
     return 0;
 }

@@ -1947,7 +1947,7 @@ TENSOR_API nn_module_t *nn_identity(void);
 TENSOR_API nn_module_t *nn_register_parametrization(nn_module_t *m, const char *name,
                                                     nn_module_t *parametrization);
 
-// Makes it a plain tensor again.
+// Makes a parametrized tensor a plain one again.
 //   leave_parametrized  1: with the value that was computed last, 0: the original (not after nn_weight_norm)
 //   -> m;  errors INDEX (it is not parametrized), UNSUPPORTED (it has no single original)
 TENSOR_API nn_module_t *nn_remove_parametrizations(nn_module_t *m, const char *name, int leave_parametrized);
@@ -2691,7 +2691,8 @@ TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 //   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more are freed.
+// Frees an optimizer before tensor_shutdown does; NULL does nothing. A later use is noticed until 64 more are
+// freed.
 //   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
@@ -5637,14 +5638,64 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, 0, 0, 0
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
-// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once
-// for both. If it is in another file, or came before this header, the passes are opened here. Then the
-// sections below follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. In this order: the headers of C and of the system;
+// declarations of the kernels, if another part has them; the implementation of tensor.h, if it is wanted here
+// too, whose passes end with the kernels above, so that the compiler reads the text of >>simd once for both;
+// if it is in another file, or came before this header, the beginning of the inside and the passes; the
+// kernels in double. Then the sections below follow.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+#include <limits.h>
+#include <stdlib.h>
+#if TENSOR__HAS_STDIO
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
+#include <sys/stat.h>
+#include <windows.h>
+#elif defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#ifndef __wasm__
+#include <sys/mman.h>
+#endif
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
+extern ssize_t readlink(const char *path, char *to, size_t size);
+extern FILE *fdopen(int fd, const char *mode);
+extern int fileno(FILE *f);
+extern int fsync(int fd);
+#endif
+#endif
+#endif
+
+// What the system has for files, each 0 or 1: the numbers of a file (stat), links by name, files as memory.
+#if TENSOR__HAS_STDIO && defined(_WIN32)
+#define NN__HAS_STAT 1
+#define NN__HAS_LINKS 0
+#define NN__HAS_MAPS 1
+#elif TENSOR__HAS_STDIO && (defined(__unix__) || defined(__APPLE__))
+#define NN__HAS_STAT 1
+#define NN__HAS_LINKS 1
+#ifndef __wasm__
+#define NN__HAS_MAPS 1
+#else
+#define NN__HAS_MAPS 0
+#endif
+#else
+#define NN__HAS_STAT 0
+#define NN__HAS_LINKS 0
+#define NN__HAS_MAPS 0
+#endif
 
 // The kernels, which another part may define.
 #if TENSOR__PART
@@ -5689,11 +5740,8 @@ TENSOR__INSIDE
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
-#endif
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
-// compiled together with this part of the file.
-#ifndef TENSOR__MORE_KERNELS
+// The passes: see >>passes of tensor.h.
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -5730,16 +5778,18 @@ extern "C" {
 #endif
 #endif
 
+// f64 and the reference formulas, compiled together with the rest of this file.
 #if TENSOR__COMPILES_NN
-#define TENSOR_NN__PASS 6
-
 TENSOR__COLD
 
+#define TENSOR_NN__PASS 6
 #include "tensor_nn.h"
 #if TENSOR__HAS_PASS(7)
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
 #endif
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: what all functions share
@@ -5763,8 +5813,6 @@ TENSOR__COLD
 #define NN__UNTRAINED(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__UNTRAINED, op)
 // What functions of files and the console do in a build without them. -> value
 #define NN__SILENT(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, op)
-
-TENSOR__END
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -13695,55 +13743,6 @@ TENSOR__END
 
 TENSOR__RARE
 
-#include <limits.h>
-#include <stdlib.h>
-#if TENSOR__HAS_STDIO
-#include <errno.h>
-#include <stdio.h>
-#include <time.h>
-#if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#include <fcntl.h>
-#include <io.h>
-#include <process.h>
-#include <sys/stat.h>
-#include <windows.h>
-#elif defined(__unix__) || defined(__APPLE__)
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
-#ifndef __wasm__
-#include <sys/mman.h>
-#endif
-#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
-extern ssize_t readlink(const char *path, char *to, size_t size);
-extern FILE *fdopen(int fd, const char *mode);
-extern int fileno(FILE *f);
-extern int fsync(int fd);
-#endif
-#endif
-#endif
-
-// What the system has for files, each 0 or 1: the numbers of a file (stat), links by name, files as memory.
-#if TENSOR__HAS_STDIO && defined(_WIN32)
-#define NN__HAS_STAT 1
-#define NN__HAS_LINKS 0
-#define NN__HAS_MAPS 1
-#elif TENSOR__HAS_STDIO && (defined(__unix__) || defined(__APPLE__))
-#define NN__HAS_STAT 1
-#define NN__HAS_LINKS 1
-#ifndef __wasm__
-#define NN__HAS_MAPS 1
-#else
-#define NN__HAS_MAPS 0
-#endif
-#else
-#define NN__HAS_STAT 0
-#define NN__HAS_LINKS 0
-#define NN__HAS_MAPS 0
-#endif
-
 // TRANSIENT: a buffer that files do not hold. COMPUTED: what nn_register_parametrization replaced.
 enum { NN__PARAMETER, NN__BUFFER, NN__TRANSIENT, NN__CHILD, NN__COMPUTED };
 enum { NN__MAX_NAME = 200 };
@@ -14095,7 +14094,8 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     }
     if (!impl) { return TENSOR_OK; }
     if (impl->parents > 0) {
-        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module; free that one",
+                         m->name);
     }
     if (nn__is_running(impl)) {
         return NN__ERROR(TENSOR_ERR_OWNER, "free: a part of module %s is in its forward", m->name);
@@ -17228,7 +17228,7 @@ TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
     nn__state_scope_t b = nn__state_begin(((const nn__rnn_layer_t *)m)->net);
     int good = 1;
     if (a.c && !b.c) {
-        good = NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: c is given, must be NULL for the module %s", op, m->name);
+        good = NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: c must be NULL for the module %s", op, m->name);
     }
     if (a.lengths && good) { good = nn__ends(&padded, (const nn__rnn_layer_t *)m, a.x, a.lengths); }
     rest.padded = a.lengths ? &padded : NULL;
@@ -20011,7 +20011,7 @@ TENSOR__FN void nn__again(void *user, int run) {
         tensor_t *t = a->o->param[i].t;
         if (!a->frozen[i] || !(tensor_requires_grad)(t)) { continue; }
         NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                 "step: %t was frozen at the capture and requires a gradient since; capture it again", t);
+                 "step: %t was frozen at the capture and requires a gradient now; capture it again", t);
         return;
     }
     if (nn__again_unsettled(a) && a->o->settle(a->o) != TENSOR_OK) { return; }
@@ -25979,7 +25979,7 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     if ((m || !opt) && !nn__can_use(op, "the module", m)) { return tensor_error_code(); }
     int code = opt ? nn__busy_optimizer(op, opt) : TENSOR_OK;
     if (code == TENSOR_OK && opt && opt->rule->takes == NN__CLOSURE) {
-        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: not of lbfgs, whose states change their shape", op);
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: lbfgs has states that change their shape", op);
     }
     if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
     s->size = s->at;
@@ -26713,10 +26713,8 @@ TENSOR_API int (nn_load_training)(const char *path, nn_training_t *c) {
 
 #if TENSOR__HAS_STDIO
 #if defined(_WIN32)
-#include <io.h>
 #define NN__IS_TERMINAL() (_isatty(2) != 0)
 #elif defined(__unix__) || defined(__APPLE__)
-#include <unistd.h>
 #define NN__IS_TERMINAL() (isatty(2) != 0)
 #else
 #define NN__IS_TERMINAL() 0

@@ -246,7 +246,7 @@ static void other_blocks(void) {
     CHECK_ERROR(TENSOR_ERR_POISONED, "snapshot: the module is NULL");
     nn_optimizer_t *lbfgs = nn_lbfgs(j.net);
     CHECK(nn_snapshot_size(j.net, lbfgs) == 0);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot_size: not of lbfgs");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot_size: lbfgs has states that change");
     nn_optimizer_free(lbfgs);
 
     // Blocks of others. After the refusals, nothing has changed.
