@@ -19,7 +19,7 @@
 //   >>kernel-random  >>kernel-copies  >>kernel-table
 //   >>impl  >>impl-gemm-shared  >>impl-passes  >>impl-bodies  >>impl-platform  >>impl-state  >>impl-errors
 //   >>impl-alloc  >>impl-backend  >>impl-context  >>impl-scopes  >>impl-threads  >>impl-shutdown
-//   >>impl-front  >>impl-autocast  >>impl-graph  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
+//   >>impl-front  >>impl-autocast  >>impl-walk  >>impl-saved  >>impl-tape  >>impl-gate  >>impl-host
 //   >>impl-transfer  >>impl-iterator  >>impl-gemm  >>impl-cpu  >>impl-create  >>impl-inspect  >>impl-views
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
 //   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
@@ -397,7 +397,7 @@ TENSOR_API void tensor_thread_end(void);
 
 // Sets where memory comes from; only before the context's first allocation.
 //   a       copied; NULL = TENSOR_MALLOC/TENSOR_FREE
-//   -> code;  errors OWNER if memory was handed out already
+//   -> code;  errors OWNER if memory was allocated already
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
 // An allocator that takes all memory from a buffer of the program, for tensor_set_allocator in one context:
@@ -589,7 +589,7 @@ TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
 //   -> t (borrowed);  errors OWNER if t is dead
 TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 
-// Drops a tensor_keep if there is one, else the calling thread's scope reference.
+// Ends one tensor_keep of t if there is one, else takes t out of the calling thread's scope.
 //   t       NULL and poison do nothing
 //   -> code;  errors OWNER if t is dead or neither kept nor owned by a scope of this thread
 TENSOR_API int tensor_free(tensor_t *t);
@@ -935,8 +935,8 @@ TENSOR_API tensor_t *tensor_narrow(tensor_t *x, int64_t dim, int64_t start, int6
 // One index along dim, which is removed.                 -> view;  errors INDEX
 TENSOR_API tensor_t *tensor_select(tensor_t *x, int64_t dim, int64_t index);
 
-// start:end:step along dim, as Python slices (bounds are clamped).   -> view;  errors INDEX, SHAPE if step <
-// 1
+// start:end:step along dim, as Python slices (bounds are clamped).
+//   -> view;  errors INDEX, SHAPE if step < 1
 TENSOR_API tensor_t *tensor_slice(tensor_t *x, int64_t dim, int64_t start, int64_t end, int64_t step);
 
 // Indexing in NumPy's notation: "1, -1, :, 2:, ::2, ..., None" (or newaxis). Steps are positive (tensor_flip
@@ -1542,7 +1542,7 @@ TENSOR_API tensor_t *tensor_bucketize(tensor_t *x, tensor_t *boundaries, int rig
 //   -> new bool, shape of x;  grad none;  errors DTYPE
 TENSOR_API tensor_t *tensor_isin(tensor_t *x, tensor_t *test);
 
-// How often each integer 0, 1, .. occurs in x, or the sum of the weights where it occurs.
+// How often each of the integers 0, 1, .. occurs in x, or the sum of the weights where it does.
 //   x         integers >= 0, [n]
 //   weights   NULL, or [n]
 //   -> new [max(largest + 1, minlength)], i64, or dtype of weights (f64 if not f32);  grad none;  errors as
@@ -2098,8 +2098,8 @@ TENSOR_API tensor_t *tensor_normal(tensor_t *mean, tensor_t *std);
 TENSOR_API tensor_t *tensor_normal_scalar(tensor_t *mean, double std);
 TENSOR_API tensor_t *tensor_rnormal_scalar(tensor_t *std, double mean);
 
-// Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).   -> new;  grad none;
-// errors SHAPE, INDEX, OUT_OF_MEMORY
+// Normal with one mean and one deviation (>= 0): tensor_normal_size(2, 0.5, 3, 4).
+//   -> new;  grad none;  errors SHAPE, INDEX, OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_normal_size_n(double mean, double std, const int64_t *dims, int ndim);
 // A random order of 0..n-1.                     -> new i64 [n];  grad none;  errors SHAPE
 TENSOR_API tensor_t *tensor_randperm(int64_t n);
@@ -2154,8 +2154,8 @@ TENSOR_API int tensor_requires_grad(tensor_t *x);
 TENSOR_API int tensor_is_leaf(tensor_t *x);
 // Whether x was made in inference mode.   -> 1 or 0;  errors none
 TENSOR_API int tensor_is_inference(tensor_t *x);
-// Name of the operation that made x, "mul" or a custom function's.   -> borrowed string, NULL for a leaf;
-// errors none
+// Name of the operation that made x, "mul" or a custom function's.
+//   -> borrowed string, NULL for a leaf;  errors none
 TENSOR_API const char *tensor_grad_fn_name(tensor_t *x);
 // Takes x, which is not a view, out of its graph.   -> x;  errors AUTOGRAD (a view: use tensor_detach)
 TENSOR_API tensor_t *tensor_detach_(tensor_t *x);
@@ -2272,8 +2272,8 @@ TENSOR_API int tensor_set_output(tensor_function_ctx_t *ctx, int k, tensor_t *y)
 TENSOR_API int tensor_mark_dirty(tensor_function_ctx_t *ctx, int i);
 // Inside forward: result k has no gradient.   -> code;  errors INDEX
 TENSOR_API int tensor_mark_non_differentiable(tensor_function_ctx_t *ctx, int k);
-// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).   -> code;
-// errors INDEX
+// Inside forward: keeps x (an input or the result) for backward, as saved value slot (0..7).
+//   -> code;  errors INDEX
 TENSOR_API int tensor_save_for_backward(tensor_function_ctx_t *ctx, int slot, tensor_t *x);
 // Inside backward: the saved value.   -> borrowed;  errors AUTOGRAD if it was changed since
 TENSOR_API tensor_t *tensor_saved(tensor_function_ctx_t *ctx, int slot);
@@ -2465,12 +2465,12 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
 // What a graph of the CPU consists of; a GPU's counts are 0. temporary_bytes is the sum of the sizes of the
 // temporaries, packed_bytes what those with memory of their own take, room_bytes the blocks of all workers
-// for the others. groups: of pointwise calls, and reductions to one number, that run together. streams: each
-// call that draws random numbers has a stream of the generator; the next replay begins with the stream after
-// these. lost: a tensor that the step uses was freed since or has other memory, so what operands point to is
-// not to be read. begun: a step is under way in time slices.
+// for the others. block_groups: of pointwise calls, and reductions to one number, that run together, block by
+// block. random_streams: each call that draws random numbers has a stream of the generator; the next replay
+// begins with the stream after these. lost: a tensor that the step uses was freed since or has other memory,
+// so what operands point to is not to be read. begun: a step is under way in time slices.
 typedef struct tensor_graph_info_t {
-    int64_t calls, streams, groups;
+    int64_t calls, random_streams, block_groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
     int lost, begun;
 } tensor_graph_info_t;
@@ -2480,8 +2480,8 @@ typedef struct tensor_graph_call_t {
     const char *op;             // the row of docs/ops.md, "matmul", "matmul_backward"; "to" converts; static
     const char *site;           // the line that made it, backward's for gradients; NULL = not known
     int inputs, outputs;        // for tensor_graph_operand: 0 .. inputs - 1, then the outputs
-    int64_t stream;             // of its random numbers, 0.. in the replay; -1 = none, or a seed of its own
-    int64_t group;              // 0..: of the pointwise calls that run with it, block by block; -1 = alone
+    int64_t random_stream;      // of the generator, 0.. in the replay; -1 = none, or a seed of its own
+    int64_t block_group;        // 0..: of the pointwise calls that run with it, block by block; -1 = alone
     // What its kernel is given, for programs that define TENSOR_BACKEND: its row, and its numbers, as strides
     // or eps (tensor_params_t; those of an optimizer are its first operand, nn_update_t of tensor_nn.h).
     const struct tensor_call_t *kernel;
@@ -2493,8 +2493,8 @@ typedef enum tensor_graph_place_t {
     TENSOR_GRAPH_NONE,          // an optional operand that was not given
     TENSOR_GRAPH_NUMBER,        // a number of the host, as 2 in mul_scalar(x, 2)
     TENSOR_GRAPH_INPUT, TENSOR_GRAPH_OUTPUT, TENSOR_GRAPH_TEMPORARY,
-    TENSOR_GRAPH_BLOCK          // a temporary of one group, or a gradient that an optimizer makes as it goes:
-                                // only one block of it exists at a time
+    TENSOR_GRAPH_BLOCK          // a temporary of one block group, or a gradient that an optimizer makes as it
+                                // goes: only one block of it exists at a time
 } tensor_graph_place_t;
 
 // An operand of a call. dims and strides are the graph's.
@@ -3907,15 +3907,21 @@ TENSOR__COMPARE(!=)
 // What a separately compiled tensor_nn.h or backend needs: layouts, the call, the op tables. The one symbol
 // that the linker needs is tensor__internals(). Rejected: exporting every private function (name clashes,
 // frozen signatures).
+//
+// First comes what all the rest stands on: headers of C, the arithmetic that is needed, what is built,
+// pragmas around the library, words before functions, counters that threads share.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) || defined(TENSOR_NN_IMPLEMENTATION) || defined(TENSOR_BACKEND)
 #ifndef TENSOR_SHARED_7C1E
 #define TENSOR_SHARED_7C1E
 
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
+
+// ---- the arithmetic
 
 // The error text of the compiler for each relaxation.
 #if (defined(__FAST_MATH__) || defined(_M_FP_FAST) || defined(__ASSOCIATIVE_MATH__) || \
@@ -3938,11 +3944,31 @@ TENSOR_ALLOW_FAST_MATH builds all the same"
 TENSOR__PRECISE
 
 // f32 products and sums must be rounded to f32. The value 16 (f16 arithmetic) rounds f32 the same.
-#include <float.h>
 #if defined(FLT_EVAL_METHOD) && (FLT_EVAL_METHOD == 1 || FLT_EVAL_METHOD == 2)
 #error "tensor.h: float is computed in more than f32 (FLT_EVAL_METHOD); on x86 add -msse2 -mfpmath=sse,      \
 on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #endif
+
+// ---- what is built
+
+// What is built, each 0 or 1; no other line asks for the program's macros.
+#ifdef TENSOR_NO_THREADS
+#define TENSOR__HAS_THREADS 0
+#else
+#define TENSOR__HAS_THREADS 1
+#endif
+#ifdef TENSOR_NO_STDIO
+#define TENSOR__HAS_STDIO 0
+#else
+#define TENSOR__HAS_STDIO 1
+#endif
+#ifdef TENSOR_NO_AUTOGRAD
+#define TENSOR__TRAINS 0
+#else
+#define TENSOR__TRAINS 1
+#endif
+
+// ---- pragmas around the library
 
 // From INSIDE to OUTSIDE is the library. Same bits whatever the flags: a product and a sum are fused only
 // where V_FMA or V_FNMA says so. gcc aligns loops, but not functions and what follows a jump, which is 3 % of
@@ -3980,6 +4006,8 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__END
 #endif
 
+// ---- words before functions
+
 #define TENSOR__FN TENSOR__STATIC
 #ifndef TENSOR__BOTH
 #define TENSOR__BOTH                    // what a device compiles as well: tensor_cuda.cu says how
@@ -4015,10 +4043,12 @@ on s390 -std=gnu99 (gnu++11) in place of c99 (c++11)"
 #define TENSOR__GIVEN(p) ((p) != NULL)
 #endif
 
+// ---- counters that threads share
+
 // Counters that several threads use. These operations are here because C99 and MSVC's C have no stdatomic.
 // NOTE stores a word that threads may store at once, and no order with others is meant.
 typedef int32_t tensor__count_t;
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__ATOMIC_LOAD(p) (*(p))
 #define TENSOR__ATOMIC_STORE(p, v) ((void)(*(p) = (v)))
 #define TENSOR__ATOMIC_ADD(p, v) ((*(p) += (v)) - (v))
@@ -4041,7 +4071,7 @@ typedef int32_t tensor__count_t;
 // References. glibc says whether the process has a second thread at all: without one, a locked instruction
 // (some 8 ns, and a recorded op has eight) is not needed. The flag is cleared before a thread starts and
 // never set while one runs.
-#if !defined(TENSOR_NO_THREADS) && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
+#if TENSOR__HAS_THREADS && defined(__GLIBC__) && (defined(__GNUC__) || defined(__clang__))
 #if __GLIBC__ > 2 || (__GLIBC__ == 2 && __GLIBC_MINOR__ >= 32)
 #include <sys/single_threaded.h>
 #define TENSOR__ALONE (__libc_single_threaded != 0)
@@ -4071,6 +4101,8 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 
 #define TENSOR__HOLD(p) tensor__ref(p)
 #define TENSOR__DROP(p) tensor__unref(p)
+
+// ---- layouts
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
 enum { TENSOR__API_VERSION = 19, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
@@ -4341,6 +4373,17 @@ typedef struct tensor_ctc_params_t {           // CTC_LOSS
 typedef struct tensor_optimizer_params_t {     // OPTIMIZER
     int64_t kind;                       // NN_STEP_sgd .., NN__SUM_SQUARES, NN__SCALE_GRADS
 } tensor_optimizer_params_t;
+// The operands of a step: HEAD ones of the call, then EACH for each parameter, by these places.
+enum {
+    TENSOR_STEP_NUMBERS,                // nn_update_t, on the host
+    TENSOR_STEP_SKIP,                   // nn_optimizer_t's skip, if the step needs it
+    TENSOR_STEP_HEAD,
+    TENSOR_STEP_PARAMETER = 0,
+    TENSOR_STEP_GRADIENT,
+    TENSOR_STEP_STATES,                 // three; those that a rule does not have are absent
+    TENSOR_STEP_ROWS = TENSOR_STEP_STATES + 2,  // i64, in place of the third state: see nn__step_task
+    TENSOR_STEP_EACH
+};
 
 // One member is in use, that of the row: a value is read through the member it was written through. The
 // largest one comes first, so that = {0} sets every byte.
@@ -4938,12 +4981,10 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
 
 // clang-format off
 // What a build leaves out of its rows.
-#ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__TRAINS 0
-#define TENSOR__GRAD(f) NULL
-#else
-#define TENSOR__TRAINS 1
+#if TENSOR__TRAINS
 #define TENSOR__GRAD(f) f
+#else
+#define TENSOR__GRAD(f) NULL
 #endif
 #define TENSOR__UNTRAINED "%s: this build has no gradients (TENSOR_NO_AUTOGRAD)"
 #define TENSOR__SILENT "%s: this build has no files and no console (TENSOR_NO_STDIO)"
@@ -5318,8 +5359,8 @@ typedef enum tensor_op_id_t {
 #elif !defined(TENSOR_PASSES)
 #define TENSOR_PASSES TENSOR__DEFAULT_PASSES
 #endif
-#if TENSOR_PASSES == 64
-#define TENSOR__PORTABLE 1
+#define TENSOR__PORTABLE (TENSOR_PASSES == 64)
+#if TENSOR__PORTABLE
 #ifdef TENSOR_USE_OPENBLAS
 #error "tensor.h: OpenBLAS has other bits on every processor: not together with TENSOR_ISA=portable"
 #endif
@@ -5348,20 +5389,20 @@ typedef enum tensor_op_id_t {
     (TENSOR__HAS_PASS(k) && (TENSOR__PART == 0 || TENSOR__PART == ((k) == 3 ? 4 : 3)))
 
 // A name that says this version, these passes and what is left out: files that do not agree do not link.
-#ifdef TENSOR_NO_AUTOGRAD
-#define TENSOR__BUILD_GRADIENTS _forward
-#else
+#if TENSOR__TRAINS
 #define TENSOR__BUILD_GRADIENTS
-#endif
-#ifdef TENSOR_NO_THREADS
-#define TENSOR__BUILD_THREADS _no_threads
 #else
+#define TENSOR__BUILD_GRADIENTS _forward
+#endif
+#if TENSOR__HAS_THREADS
 #define TENSOR__BUILD_THREADS
-#endif
-#ifdef TENSOR_NO_STDIO
-#define TENSOR__BUILD_FILES _no_stdio
 #else
+#define TENSOR__BUILD_THREADS _no_threads
+#endif
+#if TENSOR__HAS_STDIO
 #define TENSOR__BUILD_FILES
+#else
+#define TENSOR__BUILD_FILES _no_stdio
 #endif
 #define TENSOR__OF_BUILD3(name, major, minor, patch, passes, gradients, threads, files)                      \
     name##_v##major##_##minor##_##patch##_passes##passes##gradients##threads##files
@@ -5463,8 +5504,10 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 }
 
 // What every kernel pass needs once: intrinsics, scalar conversions, the reduction of large angles.
-#if TENSOR_PASSES & 14
-#define TENSOR__X86_PASSES 1
+#define TENSOR__X86_PASSES ((TENSOR_PASSES & 14) != 0)
+#define TENSOR__ARM_PASSES TENSOR__HAS_PASS(4)
+#define TENSOR__WASM_PASSES TENSOR__HAS_PASS(5)
+#if TENSOR__X86_PASSES
 #include <immintrin.h>
 #if defined(__GNUC__) || defined(__clang__)
 #include <cpuid.h>
@@ -5483,15 +5526,9 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 #include <avx512vlbwintrin.h>
 #include <avx512vldqintrin.h>
 #endif
-#if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
-    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
-#define TENSOR__X86_DOTS 1      // compilers that have products of bf16
-#endif
-#elif TENSOR__HAS_PASS(4)
-#define TENSOR__ARM_PASSES 1
+#elif TENSOR__ARM_PASSES
 #include <arm_neon.h>
-#elif TENSOR__HAS_PASS(5)
-#define TENSOR__WASM_PASSES 1
+#elif TENSOR__WASM_PASSES
 #include <wasm_simd128.h>
 #elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 15
 #include <emmintrin.h>
@@ -5499,6 +5536,13 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 #include <arm_neon.h>
 #elif TENSOR__HAS_PASS(6) && TENSOR__TARGET_PASSES == 33
 #include <wasm_simd128.h>
+#endif
+// Compilers that have products of bf16.
+#if TENSOR__HAS_PASS(3) && defined(__GNUC__) && defined(__linux__) && \
+    (defined(__clang__) ? __clang_major__ >= 12 : __GNUC__ >= 11)
+#define TENSOR__X86_DOTS 1
+#else
+#define TENSOR__X86_DOTS 0
 #endif
 // The number of the portable pass: the kernels of SSE2 or those of SIMD128, which are the same program. The
 // latter stand on NEON and on plain C as well.
@@ -5522,7 +5566,7 @@ TENSOR__INLINE const tensor__point_t *tensor__point(const tensor__row_t *row) {
 // with arguments, until it takes the names away again. Rejected: names of their own at 300 calls, libm's
 // results rounded to fewer digits (they still differ now and then).
 // ------------------------------------------------------------------------------
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 TENSOR__INSIDE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
@@ -6164,6 +6208,16 @@ TENSOR__BOTH TENSOR__FN double tensor__lgamma_f64(double x) {
     return reflected ? left - r : r;
 }
 
+// sum and the terms of zeta(s, x) with the Bernoulli numbers B2, B4, .. in b, the first of them b[0] * term.
+TENSOR__BOTH TENSOR__FN double tensor__bernoulli_terms(const double *b, double s, double x, double sum,
+                                                       double term) {
+    for (int k = 0; k < 8; k++) {
+        sum += b[k] * term;
+        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
+    }
+    return sum;
+}
+
 // zeta(n + 1, x) = sum over k of (x + k)^-(n + 1), n > 0, x > 0: by its terms up to 15 + n, then by the
 // asymptotic series. b: Bernoulli numbers B2, B4, ..
 TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, double x) {
@@ -6171,12 +6225,7 @@ TENSOR__BOTH TENSOR__FN double tensor__zeta_f64(const double *b, double n, doubl
     if (x > 1e300) { return 0; }
     for (; x < 15 + n; x += 1) { sum += pow(x, -s); }
     sum += pow(x, -n) / n + 0.5 * pow(x, -s);
-    double term = s * pow(x, -s - 1) / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * x * x);
-    }
-    return sum;
+    return tensor__bernoulli_terms(b, s, x, sum, s * pow(x, -s - 1) / 2);
 }
 
 // Digamma right of 1/2; b: Bernoulli numbers B2, B4, ..
@@ -6428,13 +6477,9 @@ TENSOR__BOTH TENSOR__FN double tensor__hurwitz_f64(double s, double q) {
         sum += term;
         if (fabs(term) <= 1e-17 * fabs(sum) && q > 0) { return sum; }
     }
-    double last = pow(q, -s), term = s * last / q / 2;
+    double last = pow(q, -s);
     sum += last * q / (s - 1) + last / 2;
-    for (int k = 0; k < 8; k++) {
-        sum += b[k] * term;
-        term *= (s + 2 * k + 1) * (s + 2 * k + 2) / ((2 * k + 3) * (2 * k + 4) * q * q);
-    }
-    return sum;
+    return tensor__bernoulli_terms(b, s, q, sum, s * last / q / 2);
 }
 
 // log(k!) by Stirling's series; small k by multiplication.
@@ -6604,7 +6649,7 @@ TENSOR__FN double tensor__trig_big(float x, int32_t *q) {
     return u >> 31 ? -d : d;
 }
 
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include TENSOR_SELF
@@ -6716,7 +6761,7 @@ TENSOR__PRECISE_END
 #else
 #define TENSOR__K2(name, isa) TENSOR__BUILT(tensor__##name##_##isa)
 #endif
-#if defined(TENSOR__PORTABLE)
+#if TENSOR__PORTABLE
 #define TENSOR__K(name) TENSOR__K2(name, portable)
 #elif TENSOR__PASS == 0
 #define TENSOR__K(name) TENSOR__K2(name, scalar)
@@ -6757,7 +6802,7 @@ TENSOR__PRECISE_END
 #pragma GCC diagnostic ignored "-Wsign-conversion"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC diagnostic ignored "-Wuninitialized"
-#if TENSOR__PASS < 1 && (defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES)) && \
+#if TENSOR__PASS < 1 && (TENSOR__X86_PASSES || TENSOR__ARM_PASSES) && \
     defined(__OPTIMIZE__) && !defined(__OPTIMIZE_SIZE__)
 // no machine runs these unless told to, yet all programs compile them
 #pragma GCC optimize("O1,strict-aliasing,align-loops")
@@ -7670,7 +7715,7 @@ TENSOR__INLINE V_F TENSOR__K(floor)(V_F x) {
 #define V_FLOOR(v) TENSOR__K(floor)(v)
 #define V_CEIL(v) V_NEG(TENSOR__K(floor)(V_NEG(v)))
 #endif
-#if TENSOR__PASS < 2 || defined(TENSOR__PORTABLE)
+#if TENSOR__PASS < 2 || TENSOR__PORTABLE
 #define TENSOR__RINT_S(v) V_SUB(V_ADD(v, V_SET(12582912.0f)), V_SET(12582912.0f))      // |v| < 2^22
 #else
 #define TENSOR__RINT_S(v) V_RINT(v)
@@ -8852,9 +8897,11 @@ TENSOR__BETWEEN int64_t TENSOR__K(find)(const float *x, int64_t n, float v) {
 //
 // Softmax has four texts, because each one is what the others cannot be:
 //
-//   row_softmax, here     sums in lanes and has the pass's own exponential
-//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64,
-//                         and tests compare the others with it, so it shares nothing with them
+//   row_exp, row_scale    here: sums in lanes and has the pass's own exponential. row_softmax calls them for
+//                         a whole row, softmax_part for a part of one
+//   tensor__f64_softmax   >>impl-rows: sums one after the other, in double, with libm's exp. It serves f64
+//                         and the reference, whole rows and parts, softmax, log_softmax and logsumexp.
+//                         Tests compare the others with it, so it shares nothing with them
 //   softmax_rows          tensor_cuda.cu: a block reads a row once, holds it and sums in a tree
 //   NN__K(attend)         tensor_nn.h: scales first, leaves out keys, keeps the logsumexp for backward and
 //                         leaves the division to the product that follows
@@ -10565,7 +10612,9 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 // ------------------------------------------------------------------------------
 // >>impl                                           MARK: implementation
 //
-// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts).
+// From here to >>license: compiled in the one file that defines TENSOR_IMPLEMENTATION (or in its parts). It
+// opens with the headers of C, then the inside begins: functions have no place of a call, and libm's names
+// mean our own functions in a portable build. >>impl-platform has the headers of the system.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_IMPLEMENTATION) && !defined(TENSOR_IMPLEMENTATION_DONE) && !defined(TENSOR__PASS) && \
@@ -10581,7 +10630,7 @@ TENSOR__TABLE tensor__isa_t TENSOR__K(isa) = {
 #ifdef TENSOR_USE_OPENBLAS
 #include <cblas.h>
 #endif
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 #include <stdio.h>
 #endif
 
@@ -10594,7 +10643,7 @@ TENSOR__INSIDE
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 #define TENSOR__STAMP(site, result) (result)
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
 #include TENSOR_SELF
@@ -11359,7 +11408,7 @@ TENSOR__KERNELS(TENSOR__X)
 // ------------------------------------------------------------------------------
 
 // newlib has a pthread.h without threads, picolibc has none.
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 #if !defined(__has_include)
 #include <pthread.h>
 #elif __has_include(<pthread.h>)
@@ -11368,11 +11417,12 @@ TENSOR__KERNELS(TENSOR__X)
 #ifndef PTHREAD_MUTEX_INITIALIZER
 #error "tensor.h: this system has no threads: define TENSOR_NO_THREADS; a device without files and a console \
 also wants TENSOR_NO_STDIO, TENSOR_NO_CALL_SITES makes the program smaller"
-#define TENSOR_NO_THREADS               // no more errors about this
+#undef TENSOR__HAS_THREADS
+#define TENSOR__HAS_THREADS 0           // no more errors about this
 #endif
 #endif
 
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__TLS
 typedef int tensor__mutex_t;
 #define TENSOR__MUTEX_INIT 0
@@ -11419,12 +11469,14 @@ typedef pthread_t tensor__os_thread_t;
 #define TENSOR__THREAD_MAIN(name) void *name(void *arg)
 #define TENSOR__THREAD_START(t, fn, arg) (pthread_create(t, NULL, fn, arg) == 0)
 #define TENSOR__THREAD_JOIN(t) ((void)pthread_join(t, NULL))
-#ifndef __wasm__
-#define TENSOR__FORKS 1
 #endif
+#if TENSOR__HAS_THREADS && !defined(_WIN32) && !defined(__wasm__)
+#define TENSOR__HAS_FORKS 1
+#else
+#define TENSOR__HAS_FORKS 0
 #endif
 
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
 #define TENSOR__PTR_LOAD(p) (*(p))
 #define TENSOR__PTR_SWAP(p, v) tensor__ptr_swap((void **)(p), v)
 
@@ -11635,7 +11687,7 @@ TENSOR__FN int tensor__cpu_best(void) {
     unsigned kept = tensor__kept_registers();
     tensor__cpuid(7, 0, r);
     if ((r[1] & 0xC0030000u) == 0xC0030000u && (kept & 0xE6) == 0xE6) {
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
         unsigned tiles = r[3] >> 22 & r[3] >> 24 & 1;
         tensor__cpuid(7, 1, r);
         if (r[0] >> 5 & 1) { return tiles && (kept >> 17 & 3) == 3 ? 5 : 4; }
@@ -11643,7 +11695,7 @@ TENSOR__FN int tensor__cpu_best(void) {
         return 3;
     }
     return (r[1] >> 5 & 1) && (first[2] >> 12 & 1) && (kept & 6) == 6 ? 2 : 1;
-#elif defined(TENSOR__X86_PASSES) || defined(TENSOR__ARM_PASSES) || defined(TENSOR__WASM_PASSES)
+#elif TENSOR__X86_PASSES || TENSOR__ARM_PASSES || TENSOR__WASM_PASSES
     return 1;
 #else
     return 0;
@@ -11655,7 +11707,7 @@ TENSOR__FN int tensor__cpu_best(void) {
 static tensor__count_t tensor__tiles;
 
 TENSOR__FN int tensor__tiles_granted(void) {
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
     if (!TENSOR__ATOMIC_LOAD(&tensor__tiles)) {
         long r = 158;                           // arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)
         __asm__ volatile("syscall" : "+a"(r) : "D"(0x1023L), "S"(18L) : "rcx", "r11", "memory");
@@ -11849,7 +11901,7 @@ typedef struct tensor__pool_t {
     tensor__count_t slots[TENSOR__MAX_THREADS];   // worker numbers in use, for the user's hook
     tensor__task_fn fn;
     void *arg;
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     tensor__count_t next[TENSOR__MAX_THREADS];    // task of each share
     int64_t shares, each, more;                   // each: tasks of a share; one more in the first ones
     size_t threads_bytes;
@@ -11870,6 +11922,14 @@ typedef struct tensor__late_t {
     tensor__merge_fn *merge_rows;
     unsigned (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
 } tensor__late_t;
+// Sets the member of that name, which others read once member##s is 1.
+#define TENSOR__SET_LATE(th, member, function)                                                               \
+    if (!TENSOR__ATOMIC_LOAD(&(th)->ctx->late.member##s)) {                                                  \
+        TENSOR__LOCK(&(th)->ctx->mutex);                                                                     \
+        (th)->ctx->late.member = function;                                                                   \
+        TENSOR__ATOMIC_STORE(&(th)->ctx->late.member##s, 1);                                                 \
+        TENSOR__UNLOCK(&(th)->ctx->mutex);                                                                   \
+    }
 
 struct tensor_context_t {
     tensor_context_t *next;             // of those that tensor_context_new has made
@@ -12274,7 +12334,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__report(tensor__thread_t *th, const char
         th->inside = inside;
         return;
     }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     fprintf(stderr, "tensor: %s\n", (tensor_error_text)());
 #endif
 }
@@ -12817,16 +12877,16 @@ TENSOR__RARE
 #else
 #define TENSOR__ISA_AT_3 NULL
 #endif
-#if defined(TENSOR__PORTABLE)
+#if TENSOR__PORTABLE
 static const tensor__isa_t *const tensor__isas[] = {&TENSOR__BUILT(tensor__isa_portable)};
 static const char *const tensor__isa_names[] = {"portable"};
-#elif defined(TENSOR__ARM_PASSES)
+#elif TENSOR__ARM_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_neon)};
 static const char *const tensor__isa_names[] = {"scalar", "neon"};
-#elif defined(TENSOR__WASM_PASSES)
+#elif TENSOR__WASM_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, &TENSOR__BUILT(tensor__isa_wasm)};
 static const char *const tensor__isa_names[] = {"scalar", "wasm"};
-#elif defined(TENSOR__X86_PASSES)
+#elif TENSOR__X86_PASSES
 static const tensor__isa_t *const tensor__isas[] = {TENSOR__ISA_AT_0, TENSOR__ISA_AT_1, TENSOR__ISA_AT_2,
                                                     TENSOR__ISA_AT_3, TENSOR__ISA_AT_3, TENSOR__ISA_AT_3};
 static const char *const tensor__isa_names[] = {"scalar", "sse2", "avx2", "avx512", "avx512bf16", "amx"};
@@ -12951,7 +13011,7 @@ TENSOR__FN int tensor__cpu_kernel(tensor_call_t *c) {
     tensor_context_t *ctx = c->thread->ctx;
     tensor__isa_of(ctx);
     TENSOR__REFUSE_CODE(ctx->isa_missing, UNSUPPORTED,
-                        "%s: this build has kernels for %s and wider alone, which this processor lacks",
+                        "%s: this processor does not have %s, the least that this build has kernels for",
                         row->name, tensor__isa_names[ctx->isa]);
 #endif
     c->scratch = NULL;
@@ -13064,7 +13124,7 @@ TENSOR__FN void tensor__context_init(tensor_context_t *ctx) {
     ctx->backend[0] = &tensor__cpu_backend;
     ctx->pool.n = 1;
     ctx->ready = 1;
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     TENSOR__MUTEX_START(&ctx->mutex);
     TENSOR__MUTEX_START(&ctx->pool.mutex);
     TENSOR__SIGNAL_START(&ctx->pool.wake);
@@ -13191,7 +13251,7 @@ TENSOR_API int (tensor_version)(void) {
 TENSOR_API int (tensor_set_allocator)(const tensor_allocator_t *a) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(th->ctx->reserved || th->ctx->threads != &th->ctx->first || th->ctx->first.next,
-                        OWNER, "set_allocator: memory was handed out already; call it first");
+                        OWNER, "set_allocator: call it before anything allocates memory");
     TENSOR__REFUSE_CODE(a && !a->alloc != !a->free, OWNER, "set_allocator: %s is NULL, must be a function",
                         a->alloc ? "free" : "alloc");
     if (a) {
@@ -13457,7 +13517,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_growth(tensor__thread_t *th) {
         th->inside = inside;
         return;
     }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     fprintf(stderr, "tensor: %s\n", text);
 #endif
 }
@@ -13990,7 +14050,7 @@ TENSOR__FN int tensor__called_back(const tensor__thread_t *th) {
 // The destructor of a key gives a thread's state back when the thread ends. A shutdown that leaves nothing
 // deletes the key: the library may be unloaded before the threads that used it end. Where the system has no
 // key left, states wait for tensor_thread_end or shutdown.
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 static pthread_key_t tensor__exit_key;
 static int tensor__exit_key_made;                     // under tensor__global
 TENSOR__FN void tensor__thread_exit(void *th);
@@ -14045,7 +14105,7 @@ TENSOR__FN void tensor__thread_leave(tensor__thread_t *th, int release) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
-#if !defined(TENSOR_NO_THREADS) && !defined(_WIN32)
+#if TENSOR__HAS_THREADS && !defined(_WIN32)
 TENSOR__FN void tensor__thread_exit(void *th) {
     if (tensor__tls != (tensor__thread_t *)th) { return; }
     tensor__thread_leave((tensor__thread_t *)th, 1);
@@ -14096,7 +14156,7 @@ TENSOR__FN void tensor__wait_end(tensor__thread_t *th) {
 enum { TENSOR__SPINS = 4000 };      // pauses before sleeping, about 60-100 us
 #define TENSOR__OPEN ((uint64_t)1 << 31)
 
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
 TENSOR__INLINE int64_t tensor__pool_share(const tensor__pool_t *p, int64_t w) {     // its first task
     return w * p->each + (w < p->more ? w : p->more);
 }
@@ -14151,7 +14211,7 @@ TENSOR__FN TENSOR__THREAD_MAIN(tensor__worker_main) {
 #endif
 
 // A child of fork has only the calling thread: the pool forgets its workers.
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
 static tensor__count_t tensor__forks;
 
 static void tensor__forked(void) { (void)TENSOR__ATOMIC_ADD(&tensor__forks, 1); }
@@ -14177,7 +14237,7 @@ TENSOR__RARE
 TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     tensor__pool_t *p = &ctx->pool;
     TENSOR__POOL_HERE(p);
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
     if (p->threads) {
         TENSOR__LOCK(&p->mutex);
         TENSOR__ATOMIC_STORE(&p->stop, 1);
@@ -14193,7 +14253,7 @@ TENSOR__FN void tensor__pool_stop(tensor_context_t *ctx) {
     p->hook = NULL;
 }
 
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
 TENSOR__FN void tensor__watch_forks(void) {
     static tensor__count_t told;
     if (TENSOR__ATOMIC_ADD(&told, 1) == 0) { (void)pthread_atfork(NULL, NULL, tensor__forked); }
@@ -14212,12 +14272,12 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&p->busy), OWNER, TENSOR__KERNEL_RUNS, "set_num_threads");
     tensor__pool_stop(th->ctx);
     if (n == 1) { return 0; }
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
     tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "set_num_threads: built with TENSOR_NO_THREADS");
     return TENSOR_ERR_UNSUPPORTED;
 #else
     size_t bytes = (size_t)(n - 1) * sizeof p->threads[0];
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     tensor__watch_forks();
     p->forks = tensor__forks;
 #endif
@@ -14257,7 +14317,7 @@ TENSOR_API int (tensor_set_num_threads)(int n) {
 // mutex and one signal. Rejected: the pool's workers (a kernel would wait for a file that is being read).
 // ------------------------------------------------------------------------------
 
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
 struct tensor__crew_t {
     void (*end)(tensor__crew_t *c);     // tensor__crew_end, which programs without crews do not contain
     tensor_context_t *ctx;
@@ -14272,7 +14332,7 @@ struct tensor__crew_t {
 };
 
 TENSOR__FN int tensor__crew_here(const tensor__crew_t *c) {
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     return c->forks == (int)tensor__forks && c->n > 0;
 #else
     return c->n > 0;
@@ -14315,7 +14375,7 @@ TENSOR__FN tensor__crew_t *tensor__crew_start(tensor__thread_t *th, int n,
     c->ctx = th->ctx;
     c->threads = threads;
     c->n = c->room = n;
-#ifdef TENSOR__FORKS
+#if TENSOR__HAS_FORKS
     tensor__watch_forks();
     c->forks = (int)tensor__forks;
 #endif
@@ -14456,7 +14516,7 @@ TENSOR__FN int tensor__next_stage(int64_t *i) {
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
 
 TENSOR_API int (tensor_num_processors)(void) {
-#if defined(TENSOR_NO_THREADS)
+#if !TENSOR__HAS_THREADS
     return 1;
 #elif defined(_WIN32)
     SYSTEM_INFO info;
@@ -14533,7 +14593,7 @@ TENSOR__BETWEEN void tensor__parallel(int64_t ntasks, tensor__task_fn fn, void *
         p->hook(p->hook_user, ntasks, tensor__hook_task, p);
         tensor__wait_end(th);
     } else {
-#if !defined(TENSOR_NO_THREADS)
+#if TENSOR__HAS_THREADS
         p->shares = ntasks < p->n ? ntasks : p->n;
         p->each = ntasks / p->shares;
         p->more = ntasks % p->shares;
@@ -15554,12 +15614,7 @@ TENSOR__FN tensor_dtype_t tensor__set_autocast(const char *op, tensor_dtype_t dt
         bits = 0;
     }
     if (th->casts && dtype != was && th->depth <= th->cast_depth) { tensor__casts_drop(th); }
-    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.autocasts)) {
-        TENSOR__LOCK(&th->ctx->mutex);
-        th->ctx->late.autocast = tensor__autocast_now;
-        TENSOR__ATOMIC_STORE(&th->ctx->late.autocasts, 1);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-    }
+    TENSOR__SET_LATE(th, autocast, tensor__autocast_now)
     th->modes = (uint8_t)((th->modes & ~TENSOR__CASTS) | bits);
     return was;
 }
@@ -15576,12 +15631,12 @@ TENSOR_API tensor_scope_t (tensor_scope_begin_autocast)(tensor_dtype_t dtype) {
 }
 
 // ------------------------------------------------------------------------------
-// >>impl-graph                                     MARK: walks over the graph
+// >>impl-walk                                      MARK: walks over the tape
 //
-// What a walk over the graph remembers: slots of gradients in a heap by sequence number, a hash of the nodes
-// that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest and run
-// in several threads over one graph. Rejected: marks in the nodes (two threads may walk the same ones),
-// recursion.
+// What a walk over nodes and edges remembers: slots of gradients in a heap by sequence number, a hash of the
+// nodes that wait, a map from leaves and nodes to numbers. All of it belongs to the walk, so walks may nest
+// and run in several threads over the same nodes. Rejected: marks in the nodes (two threads may walk the same
+// ones), recursion.
 // ------------------------------------------------------------------------------
 
 // Maps pointers to numbers: open addressing, at most half full. A map belongs to the walk that made it, so
@@ -16583,12 +16638,7 @@ TENSOR__FN int tensor__leave_hooks(tensor__thread_t *th, tensor_t *x) {
 // Makes x output k of n, and changes its place in its base accordingly. Takes over the reference n.
 TENSOR__FN int tensor__rehistory(tensor__thread_t *th, tensor_t *x, tensor__node_t *n, int32_t k) {
     tensor_t *base = x->base;
-    if (!TENSOR__ATOMIC_LOAD(&th->ctx->late.rebases)) {
-        TENSOR__LOCK(&th->ctx->mutex);
-        th->ctx->late.rebase = tensor__rebase_view;
-        TENSOR__ATOMIC_STORE(&th->ctx->late.rebases, 1);
-        TENSOR__UNLOCK(&th->ctx->mutex);
-    }
+    TENSOR__SET_LATE(th, rebase, tensor__rebase_view)
     tensor__renode(th, x, n, k);
     if (!base) {
         x->rebased++;
@@ -17715,7 +17765,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
 // result. Rejected: integer products by conversion to f64 (not exact beyond 2^53).
 // ------------------------------------------------------------------------------
 
-#ifdef TENSOR__X86_DOTS
+#if TENSOR__X86_DOTS
 enum {
     TENSOR__DOT_KC = 1024,      // k at a time
     TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
@@ -19299,7 +19349,7 @@ TENSOR_API tensor_t *(tensor_flatten)(tensor_t *x, int64_t start, int64_t end) {
     TENSOR__BEGIN(o, TENSOR__ROW(RESHAPE), x)
     int a = tensor__dim("flatten", start, x), b = tensor__dim("flatten", end, x);
     if (a < 0 || b < 0) { return TENSOR__POISON; }
-    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d lies behind end %d", start, end);
+    TENSOR__REFUSE(a > b, INDEX, "flatten: start %d is after end %d", start, end);
     int64_t dims[TENSOR_MAX_DIMS], run = 1;
     int n = 0;
     for (int i = 0; i < x->ndim; i++) {
@@ -20399,7 +20449,7 @@ TENSOR__FN int tensor__pointwise_dtype(tensor__op_t *o, int promoted) {
     o->compute = (uint8_t)(kind == TENSOR__DBL ? TENSOR_F64 : promoted);
     if (kind == TENSOR__CMP || kind == TENSOR__LOG) { return TENSOR_BOOL; }
     TENSOR__REFUSE_AS(-1, kind == TENSOR__BIT && tensor__is_float(promoted), DTYPE,
-                      "%s: x %t is %s, which has no bits to work on; integers and bool have", o->row->name,
+                      "%s: x %t is %s; operations on bits take integers and bool", o->row->name,
                       o->in[0], tensor__dtype_names[promoted]);
     TENSOR__REFUSE_AS(-1, promoted == TENSOR_BOOL && (id == TENSOR_OP_SUB || id == TENSOR_OP_NEG), DTYPE,
                       "%s: x %t is bool, which cannot be subtracted or negated; use logical_xor, logical_not",
@@ -22105,29 +22155,18 @@ TENSOR__INLINE void tensor__f64_softmax(const int id, const double *x, double *y
     }
 }
 
-TENSOR__INLINE void tensor__f64_softmax_backward(const double *g, const double *y, double *dx,
+// The gradients of softmax and log_softmax: y (g - sum(g y)) and g - e^y sum(g).
+TENSOR__INLINE void tensor__f64_softmax_backward(const int id, const double *g, const double *y, double *dx,
                                                  tensor__stretch_t a, tensor__along_t *t) {
+    const int logs = id == TENSOR_OP_LOG_SOFTMAX_BACKWARD;
     double s = t->s;
     if (a.passes & TENSOR__PASS_0) {
         if (a.from == 0) { s = 0; }
-        for (int64_t i = a.from; i < a.to; i++) { s += g[i] * y[i]; }
+        for (int64_t i = a.from; i < a.to; i++) { s += logs ? g[i] : g[i] * y[i]; }
         t->s = s;
     }
     if (a.passes & TENSOR__PASS_1) {
-        for (int64_t i = a.from; i < a.to; i++) { dx[i] = y[i] * (g[i] - s); }
-    }
-}
-
-TENSOR__INLINE void tensor__f64_log_softmax_backward(const double *g, const double *y, double *dx,
-                                                     tensor__stretch_t a, tensor__along_t *t) {
-    double s = t->s;
-    if (a.passes & TENSOR__PASS_0) {
-        if (a.from == 0) { s = 0; }
-        for (int64_t i = a.from; i < a.to; i++) { s += g[i]; }
-        t->s = s;
-    }
-    if (a.passes & TENSOR__PASS_1) {
-        for (int64_t i = a.from; i < a.to; i++) { dx[i] = g[i] - exp(y[i]) * s; }
+        for (int64_t i = a.from; i < a.to; i++) { dx[i] = logs ? g[i] - exp(y[i]) * s : y[i] * (g[i] - s); }
     }
 }
 
@@ -22259,11 +22298,8 @@ TENSOR__INLINE void tensor__row_f64(const int id, const tensor__rowcall_t *r, co
     case TENSOR_OP_SOFTMAX: case TENSOR_OP_LOG_SOFTMAX: case TENSOR_OP_LOGSUMEXP:
         tensor__f64_softmax(id, x, y, a, t);
         break;
-    case TENSOR_OP_SOFTMAX_BACKWARD:
-        tensor__f64_softmax_backward(x, x2, y, a, t);
-        break;
-    case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
-        tensor__f64_log_softmax_backward(x, x2, y, a, t);
+    case TENSOR_OP_SOFTMAX_BACKWARD: case TENSOR_OP_LOG_SOFTMAX_BACKWARD:
+        tensor__f64_softmax_backward(id, x, x2, y, a, t);
         break;
     case TENSOR_OP_CUMSUM:
         tensor__f64_cumsum(x, y, p->rows.reverse != 0, a, t);
@@ -24304,6 +24340,11 @@ typedef struct tensor__la_state_t {
     int rotated, over;
 } tensor__la_state_t;
 
+// What a task does: some steps, and some rows or columns of each, those from first to end.
+typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
+struct tensor__la_item_t;
+typedef void tensor__la_fn(const struct tensor__la_item_t *q, tensor__la_part_t part);
+
 // The arguments of the ops below: the call, item `item` of its m x n matrix x in a, room for more numbers
 // in b, and small vectors in w. *info becomes 1 + the row that failed.
 typedef struct tensor__la_item_t {
@@ -24313,7 +24354,8 @@ typedef struct tensor__la_item_t {
     double *w, *a, *b;
     int64_t *swaps;                     // in place of w
     int64_t *info;
-    int64_t steps, count, cuts;         // that run: steps, rows or columns of one, tasks for these
+    tensor__la_fn *run;                 // of the tasks that run
+    int64_t steps, count, cuts;         // their steps, rows or columns of one, tasks for these
     const tensor_arg_t *operand;        // of those that copy: rows x cols numbers in `matrix`
     double *matrix;
     int64_t rows, cols;
@@ -24329,25 +24371,6 @@ enum {
     TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
 };
 
-// What a task does: some steps, and some rows or columns of each, those from first to end.
-typedef struct tensor__la_part_t { int64_t step, steps, first, end; } tensor__la_part_t;
-
-// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
-// done in one go has one task, so that a small matrix is done by plain loops.
-TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
-                               tensor__task_fn fn) {
-    q->steps = steps;
-    q->count = n;
-    q->cuts = 0;
-    if (!q->c->thread->time_slice) {
-        fn(q, 0, 0);
-        return;
-    }
-    q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
-    if (q->cuts < 1) { q->cuts = 1; }
-    tensor__in_order(q->c->thread, steps * q->cuts, fn, q);
-}
-
 TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
     tensor__la_part_t p = {0, q->steps, 0, q->count};
     if (q->cuts == 0) { return p; }
@@ -24359,13 +24382,33 @@ TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int
     return p;
 }
 
-TENSOR__FN void tensor__la_load_task(void *arg, int64_t task, int worker) {
+TENSOR__FN void tensor__la_part_task(void *arg, int64_t task, int worker) {
     const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+    (void)worker;
+    q->run(q, tensor__la_part(q, task));
+}
+
+// Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
+// done in one go has one task, so that a small matrix is done by plain loops.
+TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
+                               tensor__la_fn *run) {
+    q->run = run;
+    q->steps = steps;
+    q->count = n;
+    q->cuts = 0;
+    if (!q->c->thread->time_slice) {
+        run(q, tensor__la_part(q, 0));
+        return;
+    }
+    q->cuts = tensor__least(n, 1 + n * each / TENSOR__LA_PART);
+    if (q->cuts < 1) { q->cuts = 1; }
+    tensor__in_order(q->c->thread, steps * q->cuts, tensor__la_part_task, q);
+}
+
+TENSOR__FN void tensor__la_load_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    tensor__la_part_t p = tensor__la_part(q, task);
-    (void)worker;
     for (int64_t i = p.first; i < p.end; i++) {
         tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
                          x->dims[c]);
@@ -24381,15 +24424,12 @@ TENSOR__FN void tensor__la_load(tensor__la_item_t *q, double *to, const tensor_a
     tensor__la_run(q, 1, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
 }
 
-TENSOR__FN void tensor__la_store_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
+TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *y = q->operand;
     int size = tensor__sizes[y->dtype];
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    tensor__la_part_t p = tensor__la_part(q, task);
-    (void)worker;
     for (int64_t i = p.first; i < p.end; i++) {
         tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
     }
@@ -24407,12 +24447,9 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
 }
 
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
-TENSOR__FN void tensor__la_lu_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_lu_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n, *swaps = q->swaps;
     double *a = q->a;
-    (void)worker;
     for (int64_t j = part.step; j < part.steps; j++) {
         if (part.first == 0) {
             int64_t p = j;
@@ -24435,14 +24472,11 @@ TENSOR__FN void tensor__la_lu(tensor__la_item_t *q) {
 }
 
 // Rows of b = a^-1 b for one triangle of a, for some columns of b.
-TENSOR__FN void tensor__la_triangular_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_triangular_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n, r = q->count, cols = part.end - part.first;
     int upper = q->upper, unit = q->flag;
     const double *a = q->a;
     double *b = q->b + part.first;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t k = part.step; k < part.steps; k++) {
         int64_t i = k, first = 0, end = k;      // the row, and those that are solved
@@ -24485,12 +24519,9 @@ TENSOR__FN void tensor__la_swaps(void *arg, int64_t task, int worker) {
 }
 
 // By rows (Golub & Van Loan 4.2).
-TENSOR__FN void tensor__la_cholesky_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_cholesky_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
     double *a = q->a;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t j = part.first;
@@ -24553,13 +24584,10 @@ TENSOR__FN void tensor__la_lu_end(void *arg, int64_t task, int worker) {
 }
 
 // Swaps rows of b as their pivots were, of which none is 0.
-TENSOR__FN void tensor__la_pivot_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_pivot_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n, r = q->count;
     const int64_t *swaps = q->swaps;
     double *b = q->b + part.first;
-    (void)worker;
     if (*q->info) { return; }
     for (int64_t i = part.step; i < part.steps; i++) {
         if (q->a[i * n + i] == 0) {
@@ -24586,12 +24614,9 @@ TENSOR__FN void tensor__la_solve(tensor__la_item_t *q) {
 }
 
 // Golub & Van Loan 5.2: a column becomes a reflection, which the columns behind it go through.
-TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_qr_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n;
     double *tau = q->w, *v = q->w + q->k;
-    (void)worker;
     for (int64_t j = part.step; j < part.steps; j++) {
         double *x = q->a + j * n + j;
         int64_t first = part.first > j ? part.first : j + 1;
@@ -24603,12 +24628,9 @@ TENSOR__FN void tensor__la_qr_task(void *arg, int64_t task, int worker) {
 }
 
 // The columns of the basis from the identity, by the reflections from the last to the first.
-TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_basis_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->m, n = q->n, cols = q->count;
     double *tau = q->w, *v = q->w + q->k;
-    (void)worker;
     for (int64_t j = q->k - 1 - part.step; j >= q->k - part.steps; j--) {
         int64_t first = part.first > j ? part.first : j;
         if (first < part.end) {
@@ -24619,10 +24641,7 @@ TENSOR__FN void tensor__la_basis_task(void *arg, int64_t task, int worker) {
 }
 
 // Some rows of the identity, for the basis.
-TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
-    (void)worker;
+TENSOR__FN void tensor__la_identity_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     for (int64_t i = part.first; i < part.end; i++) {
         memset(q->b + i * q->cols, 0, (size_t)q->cols * sizeof *q->b);
         if (i < q->cols) { q->b[i * q->cols + i] = 1; }
@@ -24630,11 +24649,8 @@ TENSOR__FN void tensor__la_identity_task(void *arg, int64_t task, int worker) {
 }
 
 // The reflections leave some rows of a.
-TENSOR__FN void tensor__la_upper_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_upper_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i && j < n; j++) { q->a[i * n + j] = 0; }
     }
@@ -24662,11 +24678,8 @@ TENSOR__FN void tensor__la_until(tensor__la_item_t *q, tensor__task_fn fn) {
     tensor__until(q->c->thread, &q->state->over, fn, q);
 }
 
-TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_largest_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     double big = part.first == 0 ? 0 : q->state->big;
-    (void)worker;
     for (int64_t i = part.first * q->cols; i < part.end * q->cols; i++) {
         big = tensor__max_f64(big, fabs(q->matrix[i]));
     }
@@ -24674,11 +24687,8 @@ TENSOR__FN void tensor__la_largest_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the largest element to about 1.
-TENSOR__FN void tensor__la_scale_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_scale_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     double scale = tensor__la_scale(q->state->big);
-    (void)worker;
     if (tensor__isnan_f64(scale)) {
         *q->info = 1;
         return;
@@ -24697,12 +24707,9 @@ TENSOR__FN int tensor__la_scaled(tensor__la_item_t *q, double *x, int64_t rows, 
 }
 
 // The other triangle of a symmetric matrix, of which only one is read.
-TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_mirror_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->n;
     double *a = q->a;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) {
             if (q->c->p->linalg.upper) {
@@ -24716,12 +24723,9 @@ TENSOR__FN void tensor__la_mirror_task(void *arg, int64_t task, int worker) {
 
 // Householder tridiagonalisation of g, two steps for each column k: w = tau (rest v), then with
 // u = w - (tau / 2)(w v) v, rest -= v uT + u vT. Some columns of w, then some rows of rest.
-TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_tridiagonal_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *w = q->e, *e = w + n, *tau = w + 2 * n;
-    (void)worker;
     for (int64_t step = part.step; step < part.steps; step++) {
         int64_t k = step / 2, l = n - k - 1, first = part.first, end = tensor__least(part.end, l);
         double *v = q->g + k * n + k + 1, *rest = v + n;
@@ -24746,11 +24750,8 @@ TENSOR__FN void tensor__la_tridiagonal_task(void *arg, int64_t task, int worker)
     }
 }
 
-TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_unit_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         memset(q->z + i * n, 0, (size_t)n * sizeof *q->z);
         q->z[i * n + i] = 1;
@@ -24758,12 +24759,9 @@ TENSOR__FN void tensor__la_unit_task(void *arg, int64_t task, int worker) {
 }
 
 // The basis of the tridiagonal matrix, from the identity, in the columns of z.
-TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_vectors_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *w = q->e, *tau = w + 2 * n;
-    (void)worker;
     for (int64_t k = n - 3 - part.step; k >= n - 2 - part.steps; k--) {
         int64_t first = part.first > k ? part.first : k + 1;
         if (first < part.end) {
@@ -24774,11 +24772,8 @@ TENSOR__FN void tensor__la_vectors_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the basis into the rows of z; what the QR steps begin with.
-TENSOR__FN void tensor__la_rows_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_rows_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         for (int64_t j = 0; j < i; j++) { tensor__la_swap(q->z + i * n + j, q->z + j * n + i, 1); }
         q->d[i] = q->g[i * n + i];
@@ -24830,12 +24825,9 @@ TENSOR__FN void tensor__la_qr_next(void *arg, int64_t task, int worker) {
 }
 
 // Swaps rows of z so that the values d are ascending, one after the other.
-TENSOR__FN void tensor__la_ascending_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_ascending_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k;
     double *d = q->d, scale = q->state->scale;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t least = i;
         for (int64_t j = i + 1; j < n; j++) {
@@ -24879,13 +24871,10 @@ TENSOR__FN void tensor__la_eigen(tensor__la_item_t *q) {
 }
 
 // Some of a row of g = a aT, and of the column that it equals.
-TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_gram_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high;
     const double *a = q->a;
     double *g = q->g;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         for (int64_t j = part.first; j < part.end && j <= i; j++) {
             g[i * n + j] = g[j * n + i] = tensor__la_dot(a + i * m, a + j * m, m);
@@ -24895,12 +24884,9 @@ TENSOR__FN void tensor__la_gram_task(void *arg, int64_t task, int worker) {
 }
 
 // Brings the eigenvectors into the order of descending values; what the sweeps begin with.
-TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_descending_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     tensor__la_state_t *t = q->state;
     int64_t n = q->k;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         tensor__la_swap(q->v + i * n, q->v + (n - 1 - i) * n, n);
     }
@@ -24912,11 +24898,8 @@ TENSOR__FN void tensor__la_descending_task(void *arg, int64_t task, int worker) 
 }
 
 // Some columns of u = v a; the rows of u that are not singular vectors yet are 0.
-TENSOR__FN void tensor__la_turned_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_turned_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high, cols = part.end - part.first;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         double *u = q->u + i * m + part.first;
         for (int64_t j = 0; j < cols; j++) { u[j] = 0; }
@@ -24974,23 +24957,17 @@ TENSOR__FN void tensor__la_sweep_next(void *arg, int64_t task, int worker) {
     t->rotated = 0;
 }
 
-TENSOR__FN void tensor__la_norms_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_norms_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->high;
-    (void)worker;
     for (int64_t i = part.first; i < part.end; i++) {
         q->d[i] = sqrt(tensor__la_dot(q->u + i * m, q->u + i * m, m));
     }
 }
 
 // Brings the norms of u's rows into descending order, with the rows of u and v, and divides u's rows by them.
-TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_normalize_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t n = q->k, m = q->high;
     double *u = q->u, *s = q->d, scale = q->state->whole;
-    (void)worker;
     for (int64_t i = part.step; i < part.steps; i++) {
         int64_t best = i;
         for (int64_t j = i; j < n; j++) {
@@ -25012,11 +24989,8 @@ TENSOR__FN void tensor__la_normalize_task(void *arg, int64_t task, int worker) {
 }
 
 // More rows of an orthonormal basis: each is made orthogonal to all rows before it twice.
-TENSOR__FN void tensor__la_more_task(void *arg, int64_t task, int worker) {
-    const tensor__la_item_t *q = (const tensor__la_item_t *)arg;
-    tensor__la_part_t part = tensor__la_part(q, task);
+TENSOR__FN void tensor__la_more_task(const tensor__la_item_t *q, tensor__la_part_t part) {
     int64_t m = q->high;
-    (void)worker;
     for (int64_t step = part.step; step < part.steps; step++) {
         int64_t have = q->state->have + step, end = 2 * have;
         double *x = q->u + have * m;
@@ -29236,7 +29210,7 @@ TENSOR__FN tensor_generator_t tensor__next_stream(tensor__thread_t *th) {
 // A captured step draws what follows the generator of each replay: it cannot set it. Raises.
 TENSOR__FN int tensor__seed_refused(tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_AS(1, tensor__refuses(th, -1), UNSUPPORTED,
-                      "%s: not in a capture: a replay goes on with the generator as it is then", op);
+                      "%s: not in a capture: a replay continues with the generator as it is then", op);
     return 0;
 }
 
@@ -30501,13 +30475,15 @@ TENSOR__FN int tensor__region_drop(tensor__thread_t *th, tensor__region_t *r, te
     return 1;
 }
 
+// Whether a function and its inputs are given; raises if not.
+TENSOR__FN int tensor__function_there(const char *op, tensor_fn_t fn, tensor_t *const *inputs, int n) {
+    return tensor__there(op, "fn", fn != NULL) && tensor__list_there(op, "inputs", inputs, n);
+}
+
 TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "checkpoint");
-    if (!tensor__there("checkpoint", "fn", fn != NULL) ||
-        !tensor__list_there("checkpoint", "inputs", inputs, n)) {
-        return TENSOR__POISON;
-    }
+    if (!tensor__function_there("checkpoint", fn, inputs, n)) { return TENSOR__POISON; }
     for (int i = 0; i < n; i++) {
         if (!TENSOR__USABLE("checkpoint", "inputs", inputs[i])) { return TENSOR__POISON; }
         if (tensor__sync_needs_grad(th, inputs[i]) && inputs[i]->node && inputs[i]->node->seq > th->seq) {
@@ -30663,7 +30639,7 @@ TENSOR__END
 // >>impl-engine                                    MARK: backward
 //
 // Nodes that a gradient has reached wait in a heap by sequence number; the highest goes first, so every
-// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-graph), so passes
+// consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-walk), so passes
 // may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
 // of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 
@@ -31424,9 +31400,7 @@ TENSOR__FN int tensor__calculus(tensor__calculus_t *c, const char *op, tensor_fn
     c->x = NULL;
     c->s.thread = NULL;
     TENSOR__REFUSE_AS(0, !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
-    if (!tensor__there(op, "fn", fn != NULL) || !tensor__list_there(op, "inputs", inputs, n) || !given) {
-        return 0;
-    }
+    if (!tensor__function_there(op, fn, inputs, n) || !given) { return 0; }
     c->s = tensor__scope_begin(th, 1);
     if (c->s.thread) { c->x = (tensor_t **)tensor__lend(th, 2 * ((uint64_t)n + 1) * sizeof *c->x); }
     if (!c->x) { return 0; }
@@ -31623,7 +31597,7 @@ TENSOR__FN int tensor__gradcheck_backward(const tensor__gradcheck_t *c, tensor_t
     }
     for (int i = 0; i < m; i++) {
         TENSOR__REFUSE_CODE(!tensor__same_gradient(grads[i], again[i]), AUTOGRAD,
-                            "gradcheck: input %i: a second backward pass gives another gradient", i);
+                            "gradcheck: input %i: a second backward pass gives a different gradient", i);
     }
     return 0;
 }
@@ -31651,10 +31625,7 @@ TENSOR__FN int tensor__gradcheck(tensor_fn_t fn, void *user, tensor_t *const *in
                                  double atol, double rtol, int constant) {
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradcheck");
-    if (!tensor__there("gradcheck", "fn", fn != NULL) ||
-        !tensor__list_there("gradcheck", "inputs", inputs, n)) {
-        return TENSOR_ERR_OWNER;
-    }
+    if (!tensor__function_there("gradcheck", fn, inputs, n)) { return TENSOR_ERR_OWNER; }
     tensor__gradcheck_t c;
     c.fn = fn;
     c.user = user;
@@ -31712,10 +31683,7 @@ TENSOR_API int (tensor_gradgradcheck)(tensor_fn_t fn, void *user, tensor_t *cons
     gg.fn = fn;
     gg.user = user;
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, "gradgradcheck");
-    if (!tensor__there("gradgradcheck", "fn", fn != NULL) ||
-        !tensor__list_there("gradgradcheck", "inputs", inputs, n)) {
-        return TENSOR_ERR_OWNER;
-    }
+    if (!tensor__function_there("gradgradcheck", fn, inputs, n)) { return TENSOR_ERR_OWNER; }
     TENSOR__REFUSE_CODE(n == INT32_MAX, OWNER, "gradgradcheck: argument inputs has %i tensors, one too many",
                         n);
     tensor_t **list = (tensor_t **)tensor__lend(th, (uint64_t)(n + 1) * sizeof *list);
@@ -31745,7 +31713,7 @@ TENSOR__END
 
 TENSOR__RARE
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 typedef struct tensor__printer_t {
     tensor__text_t s;
     tensor_t *x;
@@ -32837,7 +32805,7 @@ TENSOR__FN int tensor__group_make(tensor_graph_t *g, tensor__unit_t **at, tensor
     v->graph = g;
     v->member = members;
     v->n = n;
-    v->number = g->info.groups++;
+    v->number = g->info.block_groups++;
     v->numel = tensor__groups_over(member[0]);
     for (int k = 0; k < n; k++) {
         member[k]->group = v;
@@ -33173,10 +33141,7 @@ TENSOR__FN int tensor__graph_list(tensor_graph_t *g) {
     return g->call ? 0 : g->code;
 }
 
-enum {
-    TENSOR__STEP_HEAD = 2, TENSOR__STEP_EACH = 5,       // operands of all parameters, and of each
-    TENSOR__EARLY_BYTES = 65536         // of a gradient that is worth a call of its own
-};
+enum { TENSOR__EARLY_BYTES = 65536 };   // of a gradient that is worth a call of its own
 
 // Whether a unit is the step of an optimizer which goes from parameter to parameter. The operands of each are
 // the parameter, its gradient and its states.
@@ -33186,7 +33151,7 @@ TENSOR__FN int tensor__steps_each(const tensor__unit_t *s) {
 
 // The call of s for the parameter whose operands begin with number i. NULL = out of memory, raised.
 TENSOR__FN tensor__unit_t *tensor__step_alone(tensor_graph_t *g, const tensor__unit_t *s, int i) {
-    const size_t head = TENSOR__STEP_HEAD, each = TENSOR__STEP_EACH;
+    const size_t head = TENSOR_STEP_HEAD, each = TENSOR_STEP_EACH;
     tensor__unit_t *one = (tensor__unit_t *)tensor__graph_memory(g, sizeof *one);
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, (head + each) * sizeof *arg);
     tensor__traced_t **traced =
@@ -33199,19 +33164,19 @@ TENSOR__FN tensor__unit_t *tensor__step_alone(tensor_graph_t *g, const tensor__u
     memcpy((void *)(traced + head), (const void *)(s->traced + i), each * sizeof *traced);
     one->c.arg = arg;
     one->traced = traced;
-    one->c.nin = TENSOR__STEP_HEAD;
-    one->c.nout = TENSOR__STEP_EACH;
+    one->c.nin = TENSOR_STEP_HEAD;
+    one->c.nout = TENSOR_STEP_EACH;
     return one;
 }
 
 // Takes the operands from number i on of one parameter out of s.
 TENSOR__FN void tensor__step_without(tensor__unit_t *s, int i) {
-    size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR__STEP_EACH);
+    size_t rest = (size_t)(s->c.nin + s->c.nout - i - TENSOR_STEP_EACH);
     tensor_arg_t *arg = s->c.arg + i;
     tensor__traced_t **traced = s->traced + i;
-    memmove((void *)arg, (const void *)(arg + TENSOR__STEP_EACH), rest * sizeof *arg);
-    memmove((void *)traced, (const void *)(traced + TENSOR__STEP_EACH), rest * sizeof *traced);
-    s->c.nout -= TENSOR__STEP_EACH;
+    memmove((void *)arg, (const void *)(arg + TENSOR_STEP_EACH), rest * sizeof *arg);
+    memmove((void *)traced, (const void *)(traced + TENSOR_STEP_EACH), rest * sizeof *traced);
+    s->c.nout -= TENSOR_STEP_EACH;
 }
 
 // What the host does before the step of an optimizer. NULL = nothing
@@ -33242,10 +33207,10 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__unit_t *s) {
     if (!host) { return 0; }
     tensor__unit_t **earliest = tensor__step_earliest(g, s, host);
     int moved = 0;
-    for (int i = TENSOR__STEP_HEAD; i < s->c.nin + s->c.nout;) {
+    for (int i = TENSOR_STEP_HEAD; i < s->c.nin + s->c.nout;) {
         const tensor__traced_t *grad = s->traced[i + 1];
         if (!tensor__is_temporary(grad) || grad->bytes < TENSOR__EARLY_BYTES) {
-            i += TENSOR__STEP_EACH;
+            i += TENSOR_STEP_EACH;
             continue;
         }
         tensor__unit_t *one = tensor__step_alone(g, s, i), **at = earliest;
@@ -33258,7 +33223,7 @@ TENSOR__FN int tensor__step_early(tensor_graph_t *g, tensor__unit_t *s) {
             passes = 0;
         }
         if (!passes) {
-            i += TENSOR__STEP_EACH;
+            i += TENSOR_STEP_EACH;
             continue;
         }
         one->next = *at;
@@ -33288,7 +33253,7 @@ TENSOR__FN int tensor__graph_early(tensor_graph_t *g) {
         int each = tensor__steps_each(s);
         if (each) { code = tensor__step_early(g, s); }
         while (*at != s) { at = &(*at)->next; }             // its parts are before it
-        if (each && s->c.nin + s->c.nout == TENSOR__STEP_HEAD) {
+        if (each && s->c.nin + s->c.nout == TENSOR_STEP_HEAD) {
             *at = s->next;
         } else {
             at = &s->next;
@@ -33911,7 +33876,7 @@ TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
 // Lays out and settles what a capture of the CPU has written down. -> code
 TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
     g->drawn = g->thread->rng.offset - g->rng.offset;
-    g->info.streams = (int64_t)g->drawn;
+    g->info.random_streams = (int64_t)g->drawn;
     if (tensor__graph_list(g)) { return g->code; }
     tensor__graph_link(g);
     int code = tensor__graph_settle(g);
@@ -33981,7 +33946,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     if (code) { return code; }
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
-                        "graph_free: not in a capture");
+                        "graph_free: a graph cannot be freed in a capture");
     tensor__graph_drop(g);
     return 0;
 }
@@ -34324,7 +34289,7 @@ TENSOR_API int (tensor_graph_replay)(tensor_graph_t *g) {
 TENSOR__RARE
 
 // A clock in microseconds. Strict C hides the monotonic one of POSIX.
-#if defined(_WIN32) && !defined(TENSOR_NO_THREADS)
+#if defined(_WIN32) && TENSOR__HAS_THREADS
 TENSOR__FN double tensor__microseconds(void) {
     LARGE_INTEGER ticks, rate;
     QueryPerformanceCounter(&ticks);
@@ -34617,8 +34582,8 @@ TENSOR_API tensor_graph_call_t (tensor_graph_call)(const tensor_graph_t *g, int6
     call.site = s->site;
     call.inputs = s->c.nin;
     call.outputs = s->c.nout;
-    call.stream = s->drawn ? (int64_t)s->offset : -1;
-    call.group = s->group ? s->group->number : -1;
+    call.random_stream = s->drawn ? (int64_t)s->offset : -1;
+    call.block_group = s->group ? s->group->number : -1;
     call.kernel = &s->c;
     call.graph_ = g;
     call.index_ = i;
@@ -34725,7 +34690,7 @@ TENSOR_API int (tensor_set_realtime)(int on) {
 
 TENSOR_API int (tensor_is_realtime)(void) { return tensor__self()->denies != NULL; }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR__FN void tensor__print_operand(tensor__text_t *s, const tensor_graph_call_t *call, int i) {
     static const char *const place[] = {"", "", "", " out", " tmp", " block"};
     tensor_graph_operand_t o = (tensor_graph_operand)(call, i);
@@ -34752,7 +34717,7 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     }
     tensor__text(&s, "graph: %d calls, %d groups of them run block by block, inputs %u bytes, outputs %u, "
                  "temporaries %u in a block of %u and workers' blocks of %u, products of %u operations",
-                 g->info.calls, g->info.groups, g->info.input_bytes, g->info.output_bytes,
+                 g->info.calls, g->info.block_groups, g->info.input_bytes, g->info.output_bytes,
                  g->info.temporary_bytes, g->info.packed_bytes, g->info.room_bytes, (uint64_t)flops);
     int bad = puts(line) < 0;
     for (int64_t i = 0; i < g->info.calls && !bad; i++) {
@@ -34762,7 +34727,7 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
         for (int k = 0; k < call.inputs; k++) { tensor__print_operand(&s, &call, k); }
         tensor__puts(&s, " ->");
         for (int k = 0; k < call.outputs; k++) { tensor__print_operand(&s, &call, call.inputs + k); }
-        if (call.group >= 0) { tensor__text(&s, ", group %d", call.group); }
+        if (call.block_group >= 0) { tensor__text(&s, ", group %d", call.block_group); }
         flops = (tensor_graph_flops)(&call);
         if (flops > 0) { tensor__text(&s, ", %u operations", (uint64_t)flops); }
         tensor__text(&s, "%w", call.site);
@@ -34857,7 +34822,7 @@ TENSOR__END
 #define TENSOR__INTEGER_FLT(f) NULL
 #define TENSOR__INTEGER_NUM(f) TENSOR__BUILT(f)
 #define TENSOR__INTEGER_DBL(f) NULL
-#ifdef TENSOR_NO_AUTOGRAD
+#if !TENSOR__TRAINS
 #define TENSOR__POINT(name, kind, d0, d1, d2, r0, r1, r2)                                                    \
     TENSOR__VECTOR_##kind(tensor__f_##name), {NULL}, TENSOR__BUILT(tensor__f_##name##_f64), NULL,            \
     TENSOR__INTEGER_##kind(tensor__f_##name##_i64), {NULL, NULL, NULL}, {0, 0, 0}
@@ -34994,15 +34959,19 @@ TENSOR__FN TENSOR__NOINLINE void tensor__tell_site(tensor__thread_t *th, const c
     if (th->profiler && th->profiler->site) { th->profiler->site(th->profiler->user, site); }
 }
 
+// Stamps what the call of this site wrote.
+TENSOR__INLINE void tensor__stamp_written(tensor__thread_t *th, const char *site) {
+    if (!th->written) { return; }
+    TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
+    th->written = NULL;
+}
+
 // Stamps t, which the call of this site made, and what it wrote.
 TENSOR__INLINE tensor_t *tensor__at_fresh(tensor__thread_t *th, const char *site, tensor_t *t) {
     th->fresh = NULL;
     if (!site[0]) { return t; }
     tensor__stamp(t, site);
-    if (th->written) {
-        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
-        th->written = NULL;
-    }
+    tensor__stamp_written(th, site);
     return t;
 }
 
@@ -35082,10 +35051,7 @@ TENSOR_API const void *tensor__at_ptr(const char *site, const void *p) {
     if (!site) { return p; }
     tensor__thread_t *th = tensor__self();
     tensor__stamp_error(th, site);
-    if (th->written) {          // tensor_data_mut
-        TENSOR__ATOMIC_NOTE(&th->written->write_site, site);
-        th->written = NULL;
-    }
+    tensor__stamp_written(th, site);            // tensor_data_mut
     return p;
 }
 
@@ -35111,7 +35077,7 @@ const char TENSOR__OF_BUILD(tensor__build) = 1;
 #endif
 
 #ifndef TENSOR__MORE_KERNELS        // else tensor_nn.h goes on inside
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include TENSOR_SELF

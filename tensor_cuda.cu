@@ -11681,16 +11681,16 @@ static int native_recurrent(const place_t &at, tensor_call_t *c) {
 // nn__cpu_squares and nn__cpu_scale.
 static int native_grads(const place_t &at, tensor_call_t *c) {
     const bool scale = c->p->optimizer.kind == NN__SCALE_GRADS;
-    const int count = c->nout - 2;
+    const int count = c->nout - NN__GRADS_HEAD;
     double *head = (double *)c->arg[0].data;
     int64_t parts = 0;
     int n[2] = {0, 0}, code = 0;
-    for (int i = 0; i < count; i++) { parts += parts_of(c->arg[2 + i].numel); }
+    for (int i = 0; i < count; i++) { parts += parts_of(c->arg[NN__GRADS_HEAD + i].numel); }
     scratch_t scratch(c, scale ? 0 : (uint64_t)parts * sizeof(double));
     param_t *params = (param_t *)malloc((size_t)(count + 1) * 2 * sizeof *params);
     parts = 0;
     for (int i = 0; i < count && params; i++) {
-        const tensor_arg_t &a = c->arg[2 + i];
+        const tensor_arg_t &a = c->arg[NN__GRADS_HEAD + i];
         const int wide = a.dtype == TENSOR_F64;
         params[wide * count + n[wide]++] = {a.data, (double *)scratch.at + parts, {}, a.numel};
         parts += parts_of(a.numel);
@@ -11706,11 +11706,11 @@ static int native_grads(const place_t &at, tensor_call_t *c) {
     return launch(at, {1, THREADS}, sum_parts, head, (const double *)scratch.at, parts);
 }
 
-// arg 0: nn_update_t on the host; 1: skip; then parameter, gradient and three states, repeatedly.
+// The operands are those of TENSOR_STEP_NUMBERS ..
 template <class T> static int step_in(const place_t &at, tensor_call_t *c, const param_t *params, int count) {
     typedef class_t<T> C;
-    const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
-    const float *skip = f32_of(c->arg[1]);
+    const nn_update_t *u = (const nn_update_t *)c->arg[TENSOR_STEP_NUMBERS].data;
+    const float *skip = f32_of(c->arg[TENSOR_STEP_SKIP]);
     live_t n = {};
     n.host = u;
     n.states = params[0];
@@ -11746,15 +11746,17 @@ template <class T> static int step_in(const place_t &at, tensor_call_t *c, const
 
 static int native_optimizer(const place_t &at, tensor_call_t *c) {
     if (c->p->optimizer.kind >= NN__SUM_SQUARES) { return native_grads(at, c); }
-    int count = c->nout / 5, dtype = c->arg[2].dtype, code;
+    int count = c->nout / TENSOR_STEP_EACH, dtype = c->arg[TENSOR_STEP_HEAD].dtype, code;
     param_t *params = (param_t *)malloc((size_t)(count + 1) * sizeof *params);
     if (!params) {                              // the CPU is not asked: it takes no halves here
         TENSOR__(fail)(c->thread, TENSOR_ERR_OUT_OF_MEMORY, "%s: out of memory", c->row->name);
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
     for (int i = 0; i < count; i++) {
-        const tensor_arg_t *a = &c->arg[2 + 5 * i];
-        params[i] = {a[0].data, a[1].data, {a[2].data, a[3].data, a[4].data}, a[0].numel};
+        const tensor_arg_t *a = &c->arg[TENSOR_STEP_HEAD + TENSOR_STEP_EACH * i];
+        const tensor_arg_t *state = a + TENSOR_STEP_STATES;
+        params[i] = {a[TENSOR_STEP_PARAMETER].data, a[TENSOR_STEP_GRADIENT].data,
+                     {state[0].data, state[1].data, state[2].data}, a->numel};
     }
     code = by_float(dtype, [&](auto type) { return step_in<TCU_TYPE(type)>(at, c, params, count); });
     free(params);

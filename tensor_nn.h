@@ -1947,7 +1947,7 @@ TENSOR_API nn_module_t *nn_identity(void);
 TENSOR_API nn_module_t *nn_register_parametrization(nn_module_t *m, const char *name,
                                                     nn_module_t *parametrization);
 
-// Makes it a plain tensor again.
+// Makes a parametrized tensor a plain one again.
 //   leave_parametrized  1: with the value that was computed last, 0: the original (not after nn_weight_norm)
 //   -> m;  errors INDEX (it is not parametrized), UNSUPPORTED (it has no single original)
 TENSOR_API nn_module_t *nn_remove_parametrizations(nn_module_t *m, const char *name, int leave_parametrized);
@@ -2691,7 +2691,8 @@ TENSOR_API int nn_scaler_step(tensor_t *scaler, nn_optimizer_t *o);
 //   -> code;  errors POISONED, SHAPE
 TENSOR_API int nn_scaler_update(tensor_t *scaler);
 
-// Frees it before tensor_shutdown does; NULL does nothing. Later use is noticed until 64 more are freed.
+// Frees an optimizer before tensor_shutdown does; NULL does nothing. A later use is noticed until 64 more are
+// freed.
 //   -> code;  errors OWNER if it was freed already, UNSUPPORTED in a closure of its own step
 TENSOR_API int nn_optimizer_free(nn_optimizer_t *o);
 
@@ -2773,11 +2774,11 @@ TENSOR_API double nn_lr_one_cycle(int64_t step, int64_t total, double lr_max, do
 // (1: "triangular"; for "triangular2" pass an lr_max whose height halves every up + down steps).
 TENSOR_API double nn_lr_cyclic(int64_t step, int64_t up, int64_t down, double lr_min, double lr_max,
                                double gamma);
-// What the two above leave out: they set the learning rate of the optimizer for a step (groups keep their
-// ratio to it) and, as PyTorch's schedulers do unless told otherwise, its momentum, which is beta1 of Adam
-// and its like. The rate rises while the momentum falls, and back.
+// What the two above leave out: these set the learning rate of the optimizer for a step (groups keep their
+// ratio to it) and, as PyTorch's OneCycleLR and CyclicLR do unless told otherwise, its momentum, which is
+// beta1 of Adam and its like. The rate rises while the momentum falls, and back.
 typedef enum nn_anneal_t { NN_ANNEAL_COS, NN_ANNEAL_LINEAR } nn_anneal_t;
-typedef struct nn_one_cycle_lr_args_t {
+typedef struct nn_set_one_cycle_lr_args_t {
     const char *site_ TENSOR_INIT;
     nn_optimizer_t *optimizer TENSOR_INIT;
     int64_t step TENSOR_INIT;               // from 0; from total_steps on, the end
@@ -2790,16 +2791,16 @@ typedef struct nn_one_cycle_lr_args_t {
     double base_momentum TENSOR_INIT, max_momentum TENSOR_INIT;             // 0.85 0.95
     double div_factor TENSOR_INIT, final_div_factor TENSOR_INIT;            // 25 1e4
     int three_phase TENSOR_INIT;            // falls as long as it rose, then to the end
-} nn_one_cycle_lr_args_t;
+} nn_set_one_cycle_lr_args_t;
 //   -> code;  errors POISONED, SHAPE (rate, momentum, total_steps, pct_start, anneal_strategy), UNSUPPORTED
 //      (the optimizer has no momentum)
-TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a);
-TENSOR_API nn_one_cycle_lr_args_t nn_one_cycle_lr_defaults(void);
-#define nn_one_cycle_lr(optimizer, step, max_lr, ...)                                                        \
-    NN__NEEDS(nn_one_cycle_lr, nn_one_cycle_lr, optimizer, step, max_lr, __VA_ARGS__)
+TENSOR_API int nn_set_one_cycle_lr_with(nn_set_one_cycle_lr_args_t a);
+TENSOR_API nn_set_one_cycle_lr_args_t nn_set_one_cycle_lr_defaults(void);
+#define nn_set_one_cycle_lr(optimizer, step, max_lr, ...)                                                    \
+    NN__NEEDS(nn_set_one_cycle_lr, nn_set_one_cycle_lr, optimizer, step, max_lr, __VA_ARGS__)
 
 typedef enum nn_cyclic_mode_t { NN_TRIANGULAR, NN_TRIANGULAR2, NN_EXP_RANGE } nn_cyclic_mode_t;
-typedef struct nn_cyclic_lr_args_t {
+typedef struct nn_set_cyclic_lr_args_t {
     const char *site_ TENSOR_INIT;
     nn_optimizer_t *optimizer TENSOR_INIT;
     int64_t step TENSOR_INIT;
@@ -2812,12 +2813,12 @@ typedef struct nn_cyclic_lr_args_t {
     double gamma TENSOR_INIT;               // 1
     int no_cycle_momentum TENSOR_INIT;
     double base_momentum TENSOR_INIT, max_momentum TENSOR_INIT;             // 0.8 0.9
-} nn_cyclic_lr_args_t;
-//   -> code;  errors as nn_one_cycle_lr, SHAPE (step_size_up, mode)
-TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a);
-TENSOR_API nn_cyclic_lr_args_t nn_cyclic_lr_defaults(void);
-#define nn_cyclic_lr(optimizer, step, base_lr, ...)                                                          \
-    NN__NEEDS(nn_cyclic_lr, nn_cyclic_lr, optimizer, step, base_lr, __VA_ARGS__)
+} nn_set_cyclic_lr_args_t;
+//   -> code;  errors as nn_set_one_cycle_lr, SHAPE (step_size_up, mode)
+TENSOR_API int nn_set_cyclic_lr_with(nn_set_cyclic_lr_args_t a);
+TENSOR_API nn_set_cyclic_lr_args_t nn_set_cyclic_lr_defaults(void);
+#define nn_set_cyclic_lr(optimizer, step, base_lr, ...)                                                      \
+    NN__NEEDS(nn_set_cyclic_lr, nn_set_cyclic_lr, optimizer, step, base_lr, __VA_ARGS__)
 
 // ReduceLROnPlateau's options (0 = PyTorch's default, TENSOR_ZERO = 0), then its state, all 0 at the
 // beginning.
@@ -3129,28 +3130,29 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
-// step takes one batch; a stream whose epochs may have no batch: nn_checkpoint_load). After an error all of
+// step takes one batch; a stream whose epochs may have no batch: nn_load_training). After an error all of
 // it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
 //   -> code;  errors as nn_load
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 
-// What a checkpoint holds; NULL = not, but for the module. A loader goes on with the batch after the last one
-// that it gave. A second net with an optimizer of its own, as of a GAN, has a second file.
-typedef struct nn_checkpoint_t {
+// All that a training needs to continue; NULL = not, but for the module. A loader goes on with the batch
+// after the last one that it gave. A second net with an optimizer of its own, as of a GAN, has a second file.
+typedef struct nn_training_t {
     nn_module_t *module;                    // not NULL
     nn_optimizer_t *optimizer;
     tensor_t *scaler;                       // of nn_grad_scaler
     nn_plateau_t *plateau;
     nn_data_loader_t *loader;               // over the same dataset; with another batch_size, FORMAT
     int64_t step;
-} nn_checkpoint_t;
-// Saves all of it, and the calling thread's generator, into one file; loads what is not NULL, and step. Each
-// reads the other functions' files too, where they have what is asked for. After an error nothing changed.
+} nn_training_t;
+// Saves a checkpoint of all of it and of the calling thread's generator; loads what is not NULL, and step.
+// nn_load_checkpoint reads such a file, nn_load_training one of nn_save_checkpoint that has what is asked
+// for. After an error nothing has changed.
 //   -> code;  errors as nn_save_checkpoint, nn_load_checkpoint, SHAPE (a number of the plateau, to save)
-TENSOR_API int nn_checkpoint_save(const char *path, const nn_checkpoint_t *c);
-TENSOR_API int nn_checkpoint_load(const char *path, nn_checkpoint_t *c);
+TENSOR_API int nn_save_training(const char *path, const nn_training_t *t);
+TENSOR_API int nn_load_training(const char *path, nn_training_t *t);
 #define nn_safetensors_get(...) TENSOR__CALL(nn_safetensors_get, __VA_ARGS__)
 #define nn_safetensors_close(...) TENSOR__CALL_KIND(int, nn_safetensors_close, __VA_ARGS__)
 #define nn_safetensors_format(...) TENSOR__CALL(nn_safetensors_format, __VA_ARGS__)
@@ -3176,8 +3178,8 @@ TENSOR_API size_t nn__at_size(const char *site, size_t bytes);
     ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_parse, __VA_ARGS__))
 #define nn_save_checkpoint(...) TENSOR__CALL_KIND(int, nn_save_checkpoint, __VA_ARGS__)
 #define nn_load_checkpoint(...) TENSOR__CALL_KIND(int, nn_load_checkpoint, __VA_ARGS__)
-#define nn_checkpoint_save(...) TENSOR__CALL_KIND(int, nn_checkpoint_save, __VA_ARGS__)
-#define nn_checkpoint_load(...) TENSOR__CALL_KIND(int, nn_checkpoint_load, __VA_ARGS__)
+#define nn_save_training(...) TENSOR__CALL_KIND(int, nn_save_training, __VA_ARGS__)
+#define nn_load_training(...) TENSOR__CALL_KIND(int, nn_load_training, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>formats                                        MARK: npy, npz, DLPack
@@ -3505,10 +3507,10 @@ NN__CPP_1(optimizer, nn_adafactor, nn_adafactor_args_t, (module, module))
 NN__CPP_1(optimizer, nn_muon, nn_muon_args_t, (module, module))
 NN__CPP_1(optimizer, nn_lbfgs, nn_lbfgs_args_t, (module, module))
 NN__CPP_2(tensor, nn_get_total_norm, nn_get_total_norm_args_t, (list, tensors), (int, count))
-NN__CPP_4(int, nn_one_cycle_lr, nn_one_cycle_lr_args_t, (optimizer, optimizer), (i64, step),
+NN__CPP_4(int, nn_set_one_cycle_lr, nn_set_one_cycle_lr_args_t, (optimizer, optimizer), (i64, step),
           (number, max_lr), (i64, total_steps))
-NN__CPP_4(int, nn_cyclic_lr, nn_cyclic_lr_args_t, (optimizer, optimizer), (i64, step), (number, base_lr),
-          (number, max_lr))
+NN__CPP_4(int, nn_set_cyclic_lr, nn_set_cyclic_lr_args_t, (optimizer, optimizer), (i64, step),
+          (number, base_lr), (number, max_lr))
 NN__CPP_1(loader, nn_data_loader, nn_data_loader_args_t, (dataset, dataset))
 NN__CPP_2(int, nn_load, nn_load_args_t, (text, path), (module, module))
 NN__CPP_2(int, nn_load_tested, nn_load_args_t, (text, path), (module, module))
@@ -3603,7 +3605,7 @@ template <class... T> inline tensor_t *nn_call(nn_module_t *m, T... inputs) {
 #ifndef TENSOR_NN_SHARED_7C1E
 #define TENSOR_NN_SHARED_7C1E
 
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 TENSOR__INSIDE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
@@ -3660,9 +3662,7 @@ typedef struct nn__block_t { int64_t r0, r1, x0, x1; } nn__block_t;
     X(lr) X(weight_decay) X(shrink) X(momentum) X(rest) X(beta1) X(rest1) X(beta2) X(rest2) X(eps) X(drag)   \
     X(low) X(high) X(least) X(most)                                                                          \
     X(step) X(other) X(root) X(bias)
-// OPTIMIZER calls have this struct as argument 0, on the host, then nn_optimizer_t's skip if step needs it,
-// then x, gradient and three states of each parameter; the kind is the formula, or NN__SUM_SQUARES,
-// NN__SCALE_GRADS.
+// Steps have this struct as their first operand; the kind of the call is the formula.
 typedef struct nn_update_t {
 #define NN__MEMBER(x) double x;
     NN__NUMBERS(NN__MEMBER)
@@ -3818,8 +3818,9 @@ NN__BOTH void nn__at_asgd(nn_update_t *u, double t) {
 enum {
 #define NN__STEP_ID(name, states, at, must) NN_STEP_##name,
     NN__STEPS(NN__STEP_ID)
-    NN__SUM_SQUARES, NN__SCALE_GRADS
+    NN__SUM_SQUARES, NN__SCALE_GRADS    // over all gradients, which come after the sum or factor and `found`
 };
+enum { NN__GRADS_HEAD = 2 };
 
 typedef void nn__update_fn(const nn_update_t *u, void *x, const void *g, void *s0, void *s1, void *s2,
                            int64_t n);
@@ -4106,7 +4107,7 @@ NN_LOSSES(TENSOR__X)
 #undef TENSOR__X
 #undef NN__ORDER
 
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include "tensor.h"
@@ -4130,7 +4131,7 @@ TENSOR__OUTSIDE
 
 #ifdef TENSOR_NN__PASS
 
-#if TENSOR_NN__PASS < 6 && defined(TENSOR__PORTABLE)
+#if TENSOR_NN__PASS < 6 && TENSOR__PORTABLE
 #define NN__K(name) TENSOR__BUILT(nn__##name##_portable)
 #elif TENSOR_NN__PASS == 0
 #define NN__K(name) TENSOR__BUILT(nn__##name##_scalar)
@@ -5638,14 +5639,64 @@ static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, 0, 0, 0
 // ------------------------------------------------------------------------------
 // >>nn-impl                                        MARK: implementation
 //
-// Compiled if TENSOR_NN_IMPLEMENTATION is defined. First the implementation of tensor.h is included, if it is
-// wanted here too: its passes end with the kernels above, so that the compiler reads the text of >>simd once
-// for both. If it is in another file, or came before this header, the passes are opened here. Then the
-// sections below follow.
+// Compiled if TENSOR_NN_IMPLEMENTATION is defined. In this order: the headers of C and of the system;
+// declarations of the kernels, if another part has them; the implementation of tensor.h, if it is wanted here
+// too, whose passes end with the kernels above, so that the compiler reads the text of >>simd once for both;
+// if it is in another file, or came before this header, the beginning of the inside and the passes; the
+// kernels in double. Then the sections below follow.
 // ------------------------------------------------------------------------------
 
 #if defined(TENSOR_NN_IMPLEMENTATION) && !defined(TENSOR_NN_IMPLEMENTATION_DONE)
 #define TENSOR_NN_IMPLEMENTATION_DONE
+
+#include <limits.h>
+#include <stdlib.h>
+#if TENSOR__HAS_STDIO
+#include <errno.h>
+#include <stdio.h>
+#include <time.h>
+#if defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#include <fcntl.h>
+#include <io.h>
+#include <process.h>
+#include <sys/stat.h>
+#include <windows.h>
+#elif defined(__unix__) || defined(__APPLE__)
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <unistd.h>
+#ifndef __wasm__
+#include <sys/mman.h>
+#endif
+#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
+extern ssize_t readlink(const char *path, char *to, size_t size);
+extern FILE *fdopen(int fd, const char *mode);
+extern int fileno(FILE *f);
+extern int fsync(int fd);
+#endif
+#endif
+#endif
+
+// What the system has for files, each 0 or 1: the numbers of a file (stat), links by name, files as memory.
+#if TENSOR__HAS_STDIO && defined(_WIN32)
+#define NN__HAS_STAT 1
+#define NN__HAS_LINKS 0
+#define NN__HAS_MAPS 1
+#elif TENSOR__HAS_STDIO && (defined(__unix__) || defined(__APPLE__))
+#define NN__HAS_STAT 1
+#define NN__HAS_LINKS 1
+#ifndef __wasm__
+#define NN__HAS_MAPS 1
+#else
+#define NN__HAS_MAPS 0
+#endif
+#else
+#define NN__HAS_STAT 0
+#define NN__HAS_LINKS 0
+#define NN__HAS_MAPS 0
+#endif
 
 // The kernels, which another part may define.
 #if TENSOR__PART
@@ -5684,17 +5735,14 @@ TENSOR__INSIDE
 #define TENSOR_HERE ((const char *)0)
 #define TENSOR__IN(function) ((const char *)0)
 #define TENSOR__STAMP(site, result) (result)
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 1
 #include "tensor.h"
 #undef TENSOR__PASS
 #endif
-#endif
 
-// The passes that are not in the core's: see >>passes of tensor.h. f64 and the reference formulas are
-// compiled together with this part of the file.
-#ifndef TENSOR__MORE_KERNELS
+// The passes: see >>passes of tensor.h.
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -5731,16 +5779,18 @@ extern "C" {
 #endif
 #endif
 
+// f64 and the reference formulas, compiled together with the rest of this file.
 #if TENSOR__COMPILES_NN
-#define TENSOR_NN__PASS 6
-
 TENSOR__COLD
 
+#define TENSOR_NN__PASS 6
 #include "tensor_nn.h"
 #if TENSOR__HAS_PASS(7)
 #define TENSOR_NN__PASS 7
 #include "tensor_nn.h"
 #endif
+
+TENSOR__END
 
 // ------------------------------------------------------------------------------
 // >>impl-functional                                MARK: what all functions share
@@ -5764,8 +5814,6 @@ TENSOR__COLD
 #define NN__UNTRAINED(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__UNTRAINED, op)
 // What functions of files and the console do in a build without them. -> value
 #define NN__SILENT(value, op) NN__GIVE(value, TENSOR_ERR_UNSUPPORTED, TENSOR__SILENT, op)
-
-TENSOR__END
 
 TENSOR__FN tensor__thread_t *nn__self(void) {
     return TENSOR__(self)();
@@ -11291,6 +11339,15 @@ TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_param
                                              0, p->attention.scale, 0, NULL), in[0]);
 }
 
+// Ends a call whose results are the gradients of the first n inputs. -> 0 if it was refused
+TENSOR__FN int nn__finish_grads(tensor__op_t *o, tensor__grad_t *g, int n) {
+    if (TENSOR__(finish)(o)->state == TENSOR__POISON_STATE) { return 0; }
+    for (int k = 0; k < n; k++) {
+        if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o->out[k]; }
+    }
+    return 1;
+}
+
 TENSOR__FN void nn__grad_biased(tensor__grad_t *g);
 TENSOR__FN const tensor__row_t *nn__biased_row(int backward) {
     static const tensor__row_t rows[2] = {
@@ -11314,12 +11371,7 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
         for (int k = 0; k < 3; k++) {
             TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim);
         }
-        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (int k = 0; k < 3; k++) {
-                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
-            }
-            return;
-        }
+        if (nn__finish_grads(&o, g, 3)) { return; }
     }
     nn__grad_composed(g, nn__composed_biased);
 }
@@ -11961,12 +12013,7 @@ TENSOR__FN void nn__grad_net(tensor__grad_t *g) {
             }
         }
 
-        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
-            for (int k = 0; k < 4; k++) {
-                if (TENSOR__(grad_need)(g, k)) { g->gx[k] = o.out[k]; }
-            }
-            return;
-        }
+        if (nn__finish_grads(&o, g, 4)) { return; }
     }
 
     int64_t dims[4];
@@ -13691,41 +13738,6 @@ TENSOR__END
 
 TENSOR__RARE
 
-#include <limits.h>
-#include <stdlib.h>
-#ifndef TENSOR_NO_STDIO
-#include <errno.h>
-#include <stdio.h>
-#include <time.h>
-#if defined(_WIN32)
-#define WIN32_LEAN_AND_MEAN
-#include <fcntl.h>
-#include <io.h>
-#include <process.h>
-#include <sys/stat.h>
-#include <windows.h>
-#define NN__HAS_STAT
-#define NN__HAS_MAPS
-#elif defined(__unix__) || defined(__APPLE__)
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/types.h>
-#include <unistd.h>
-#define NN__HAS_STAT
-#define NN__HAS_LINKS
-#ifndef __wasm__
-#include <sys/mman.h>
-#define NN__HAS_MAPS
-#endif
-#if defined(__STRICT_ANSI__) && !defined(__cplusplus)   // strict C: the headers may hide what the library has
-extern ssize_t readlink(const char *path, char *to, size_t size);
-extern FILE *fdopen(int fd, const char *mode);
-extern int fileno(FILE *f);
-extern int fsync(int fd);
-#endif
-#endif
-#endif
-
 // TRANSIENT: a buffer that files do not hold. COMPUTED: what nn_register_parametrization replaced.
 enum { NN__PARAMETER, NN__BUFFER, NN__TRANSIENT, NN__CHILD, NN__COMPUTED };
 enum { NN__MAX_NAME = 200 };
@@ -14077,7 +14089,8 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     }
     if (!impl) { return TENSOR_OK; }
     if (impl->parents > 0) {
-        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module, free that", m->name);
+        return NN__ERROR(TENSOR_ERR_OWNER, "free: module %s is part of another module; free that one",
+                         m->name);
     }
     if (nn__is_running(impl)) {
         return NN__ERROR(TENSOR_ERR_OWNER, "free: a part of module %s is in its forward", m->name);
@@ -15748,6 +15761,17 @@ TENSOR__FN int64_t nn__padding_row(const nn_embedding_args_t *a) {
     return a->padding_idx < 0 ? a->padding_idx + a->count : a->padding_idx;
 }
 
+// What embedding and embedding_bag take of their args, and the table.
+#define NN__HOLD_TABLE(l, a, padding)                                                                        \
+    (l)->num_embeddings = (a).count;                                                                         \
+    (l)->embedding_dim = (a).size;                                                                           \
+    (l)->padding_idx = padding;                                                                              \
+    (l)->max_norm = (a).max_norm > 0 ? (a).max_norm : 0;                                                     \
+    (l)->norm_type = (a).norm_type == 0 ? 2 : (a).norm_type;                                                 \
+    (l)->scale_grad_by_freq = (a).scale_grad_by_freq != 0;                                                   \
+    (l)->sparse = (a).sparse != 0;                                                                           \
+    nn__add_table(&(l)->base, (a).count, (a).size, padding);
+
 TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     if (a.count < 1) { return nn__refuse("embedding", "count must be > 0", a.count); }
     if (a.size < 1) { return nn__refuse("embedding", "size must be > 0", a.size); }
@@ -15760,14 +15784,7 @@ TENSOR__FN nn_module_t *nn__make_embedding(nn_embedding_args_t a) {
     }
     nn__embedding_layer_t *l = (nn__embedding_layer_t *)nn__make(NN__KIND(EMBEDDING));
     if (!l) { return NULL; }
-    l->num_embeddings = a.count;
-    l->embedding_dim = a.size;
-    l->padding_idx = padding;
-    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
-    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
-    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
-    l->sparse = a.sparse != 0;
-    nn__add_table(&l->base, a.count, a.size, padding);
+    NN__HOLD_TABLE(l, a, padding)
     return nn__done(&l->base);
 }
 
@@ -15853,15 +15870,8 @@ TENSOR__FN nn_module_t *nn__make_embedding_bag(nn_embedding_bag_args_t a) {
     if (!l) { return NULL; }
     l->base.impl->call = nn__call_embedding_bag;
     l->include_last_offset = a.include_last_offset != 0;
-    l->num_embeddings = a.count;
-    l->embedding_dim = a.size;
-    l->padding_idx = padding;
-    l->max_norm = a.max_norm > 0 ? a.max_norm : 0;
-    l->norm_type = a.norm_type == 0 ? 2 : a.norm_type;
-    l->scale_grad_by_freq = a.scale_grad_by_freq != 0;
-    l->sparse = a.sparse != 0;
     l->mode = (int)a.mode;
-    nn__add_table(&l->base, a.count, a.size, padding);
+    NN__HOLD_TABLE(l, a, padding)
     return nn__done(&l->base);
 }
 
@@ -16487,14 +16497,7 @@ typedef struct nn__columns_layer_t {
 } nn__columns_layer_t;
 
 // clang-format off
-static const nn__field_t nn__unfold_fields[] = {
-    {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
-    {"dilation",    NN__OF(columns, window.dilation), NN__SIZES, NN__SHOWN, NULL},
-    {"padding",     NN__OF(columns, window.pad),      NN__SIZES, NN__SHOWN, NULL},
-    {"stride",      NN__OF(columns, window.stride),   NN__SIZES, NN__SHOWN, NULL},
-    NN__LAST
-};
-
+// Unfold has them from the second on.
 static const nn__field_t nn__fold_fields[] = {
     {"output_size", NN__OF(columns, window.in),       NN__SIZES, NN__SHOWN, NULL},
     {"kernel_size", NN__OF(columns, window.kernel),   NN__SIZES, NN__SHOWN, NULL},
@@ -16513,7 +16516,7 @@ TENSOR__FN tensor_t *nn__forward_fold(nn_module_t *m, tensor_t *x) {
     return nn__columns_front(NN__ROW(COL2IM), x, ((const nn__columns_layer_t *)m)->window);
 }
 
-NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__unfold_fields, 2)
+NN__IMAGE_KIND(UNFOLD, nn__columns_layer_t, "Unfold", nn__forward_unfold, nn__fold_fields + 1, 2)
 NN__IMAGE_KIND(FOLD, nn__columns_layer_t, "Fold", nn__forward_fold, nn__fold_fields, 2)
 
 TENSOR__FN nn_module_t *nn__make_columns(const nn_columns_args_t *a, const char *op, const nn__kind_t *kind) {
@@ -17220,7 +17223,7 @@ TENSOR_API tensor_state_t nn_recurrent_forward_with(nn_recurrent_args_t a) {
     nn__state_scope_t b = nn__state_begin(((const nn__rnn_layer_t *)m)->net);
     int good = 1;
     if (a.c && !b.c) {
-        good = NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: c is given, must be NULL for the module %s", op, m->name);
+        good = NN__NO(TENSOR_ERR_UNSUPPORTED, "%s: c must be NULL for the module %s", op, m->name);
     }
     if (a.lengths && good) { good = nn__ends(&padded, (const nn__rnn_layer_t *)m, a.x, a.lengths); }
     rest.padded = a.lengths ? &padded : NULL;
@@ -18663,7 +18666,7 @@ TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
     return t.length;
 }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR_API int (nn_print)(nn_module_t *m) {
     size_t n = nn_to_string(m, NULL, 0);
     char *text = (char *)nn__memory(n + 1, 1);
@@ -19124,23 +19127,24 @@ TENSOR_API tensor_t *(nn_init_xavier_normal_)(tensor_t *t, double gain) {
 
 NN__FILL_DEFAULTS(nn_kaiming, a, )
 
-TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
+// The fan that counts, at least 1; 0 after raising.
+TENSOR__FN double nn__kaiming_fan(const char *op, const nn_kaiming_args_t *a) {
     double fan[2];
-    if (nn__too_many("kaiming_uniform_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_uniform_", fan)) {
-        return tensor__at(a.site_, TENSOR__(poison));
-    }
-    double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan[a.fan_out != 0]);
+    if (nn__too_many(op, a->site_, a->options_are_named_) || !nn__fans(a->t, op, fan)) { return 0; }
+    return fan[a->fan_out != 0];
+}
+
+TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
+    double fan = nn__kaiming_fan("kaiming_uniform_", &a);
+    if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
+    double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan);
     return nn__init(a.t, tensor_uniform_, -bound, bound);
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
-    double fan[2];
-    if (nn__too_many("kaiming_normal_", a.site_, a.options_are_named_) ||
-        !nn__fans(a.t, "kaiming_normal_", fan)) {
-        return tensor__at(a.site_, TENSOR__(poison));
-    }
-    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan[a.fan_out != 0]));
+    double fan = nn__kaiming_fan("kaiming_normal_", &a);
+    if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
+    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
@@ -19222,7 +19226,8 @@ TENSOR_API tensor_t *(nn_init_sparse_)(tensor_t *t, double sparsity, double std)
 // per parameter through the gate (the small net of the manual would spend its time there).
 // ------------------------------------------------------------------------------
 
-enum { NN__MAX_STATE = 3, NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
+enum { NN__MAX_STATE = TENSOR_STEP_EACH - TENSOR_STEP_STATES };
+enum { NN__CHUNK = 16384, NN__PARALLEL_FROM = 65536 };
 
 // Options of an optimizer; those that its rule does not have are 0. Files store them in this order; files of
 // earlier versions have the first ones only.
@@ -19799,36 +19804,39 @@ TENSOR__FN int64_t nn__step_share(const tensor_call_t *c, int64_t i) {
 TENSOR__FN void nn__step_task(void *arg, int64_t task, int worker) {
     const nn__stepping_t *s = (const nn__stepping_t *)arg;
     const tensor_call_t *c = s->c;
-    int64_t i = 3, share = nn__step_share(c, i), tasks = nn__ceil(c->arg[i].numel, share);
+    int64_t i = TENSOR_STEP_HEAD + TENSOR_STEP_GRADIENT, share = nn__step_share(c, i);
+    int64_t tasks = nn__ceil(c->arg[i].numel, share);
     while (task >= tasks) {
         task -= tasks;
-        i += 5;
+        i += TENSOR_STEP_EACH;
         share = nn__step_share(c, i);
         tasks = nn__ceil(c->arg[i].numel, share);
     }
-    const tensor_arg_t *a = &c->arg[i - 1];
+    const tensor_arg_t *a = &c->arg[i - TENSOR_STEP_GRADIENT], *g = &c->arg[i];
     const tensor__lazy_t *lazy = nn__step_lazy(c, i);
 
     // NULL, or the row of x and its states for each row of g; < 0 = none
-    const int64_t *rows = a[4].dtype == TENSOR_I64 ? (const int64_t *)a[4].data : NULL;
-    int64_t width = rows ? a[1].dims[1] : a[1].numel;
+    const tensor_arg_t *listed = &a[TENSOR_STEP_ROWS];
+    const int64_t *rows = listed->dtype == TENSOR_I64 ? (const int64_t *)listed->data : NULL;
+    int64_t width = rows ? g->dims[1] : g->numel;
     if (lazy) { width = lazy->most * lazy->width; }
     size_t size = a->dtype == TENSOR_F64 ? 8 : 4;
     int64_t from = task * share;
-    char *at[5];
+    char *at[TENSOR_STEP_EACH];
     int64_t n;
-    for (int64_t end = nn__min(a[1].numel, from + share); from < end; from += n) {
+    for (int64_t end = nn__min(g->numel, from + share); from < end; from += n) {
         n = nn__min(end - from, width - from % width);
         int64_t to = rows ? rows[from / width] * width + from % width : from;
         if (to < 0) { continue; }
-        for (int k = 0; k < 5; k++) {
+        for (int k = 0; k < TENSOR_STEP_EACH; k++) {
             at[k] = (char *)a[k].data;
-            if (at[k]) { at[k] += (size_t)(k == 1 ? from : to) * size; }
+            if (at[k]) { at[k] += (size_t)(k == TENSOR_STEP_GRADIENT ? from : to) * size; }
         }
         if (lazy) {
-            at[1] = (char *)(uintptr_t)lazy->rows(lazy, from / lazy->width, n / lazy->width, worker);
+            at[TENSOR_STEP_GRADIENT] =
+                (char *)(uintptr_t)lazy->rows(lazy, from / lazy->width, n / lazy->width, worker);
         }
-        if (rows) { at[4] = NULL; }
+        if (rows) { at[TENSOR_STEP_ROWS] = NULL; }
         s->u.of->step(nn__cpu(a->dtype)->place)(&s->u, at[0], at[1], at[2], at[3], at[4], n);
     }
 }
@@ -19843,17 +19851,18 @@ TENSOR__FN void nn__step_small(void *arg, int64_t task, int worker) {
 
 // The first row of OPTIMIZER, which updates parameters; no tape sees it.
 TENSOR__FN int nn__cpu_step(tensor_call_t *c) {
-    const float *skip = (const float *)c->arg[1].data;
+    const float *skip = (const float *)c->arg[TENSOR_STEP_SKIP].data;
     int64_t total = 0;
     nn__stepping_t s;
     s.c = c;
     s.tasks = 0;
-    s.u = *(const nn_update_t *)c->arg[0].data;
+    s.u = *(const nn_update_t *)c->arg[TENSOR_STEP_NUMBERS].data;
     if (skip && skip[0] != 0) { return TENSOR_OK; }
     if (skip && skip[1] > 0) { nn__at_step(&s.u, s.u.at - (double)skip[1]); }
-    for (int64_t i = 2; i < c->nin + c->nout; i += 5) {
-        s.tasks += nn__ceil(c->arg[i + 1].numel, nn__step_share(c, i + 1));
-        total += c->arg[i + 1].numel;
+    for (int64_t i = TENSOR_STEP_HEAD; i < c->nin + c->nout; i += TENSOR_STEP_EACH) {
+        int64_t g = i + TENSOR_STEP_GRADIENT;
+        s.tasks += nn__ceil(c->arg[g].numel, nn__step_share(c, g));
+        total += c->arg[g].numel;
     }
     if (total >= NN__PARALLEL_FROM) {
         TENSOR__(parallel)(s.tasks, nn__step_task, &s);
@@ -19872,6 +19881,14 @@ TENSOR__FN void nn__step_arg(tensor_arg_t *a, tensor_t *t, int role) {
     } else {
         memset(a, 0, sizeof *a);
     }
+}
+
+// The operands that a step has before those of its parameters. -> how many
+TENSOR__FN int nn__step_head(tensor_arg_t *a, nn_update_t *numbers, tensor_t *skip) {
+    nn__step_arg(&a[TENSOR_STEP_NUMBERS], NULL, TENSOR_READ);
+    a[TENSOR_STEP_NUMBERS].data = numbers;
+    nn__step_arg(&a[TENSOR_STEP_SKIP], skip, TENSOR_READ);
+    return TENSOR_STEP_HEAD;
 }
 
 // Calls one of these rows with the arguments a. -> code
@@ -19894,10 +19911,7 @@ TENSOR__FN int nn__optimizer_call(const tensor__row_t *row, int kind, tensor_arg
 
 // All jobs with the device, update and dtype of `like`; a: room for their arguments. -> code
 TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_t *a, tensor_t *skip) {
-    int n = 2;
-    nn__step_arg(&a[0], NULL, TENSOR_READ);
-    a[0].data = &o->update[like->update];
-    nn__step_arg(&a[1], skip, TENSOR_READ);
+    int n = nn__step_head(a, &o->update[like->update], skip);
     for (int i = 0; i < o->njobs; i++) {
         nn__job_t *j = &o->job[i];
         if (j->from->device != like->from->device || j->update != like->update ||
@@ -19911,9 +19925,10 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
             nn__step_arg(&a[n++], o->rule->ways()->direction ? NULL : j->param->state[k], TENSOR_UPDATE);
         }
         // Rules that accept rows have no third state; its argument is the list of rows.
-        if (j->rows) { nn__step_arg(&a[n - 1], j->rows, TENSOR_READ); }
+        if (j->rows) { nn__step_arg(&a[n - TENSOR_STEP_EACH + TENSOR_STEP_ROWS], j->rows, TENSOR_READ); }
     }
-    return nn__optimizer_call(&nn__step_row, o->rule->formula, a, 2, n - 2, like->from->device);
+    return nn__optimizer_call(&nn__step_row, o->rule->formula, a, TENSOR_STEP_HEAD, n - TENSOR_STEP_HEAD,
+                              like->from->device);
 }
 
 // A step that is recorded (captured): what each of its replays must do on the host.
@@ -19996,7 +20011,7 @@ TENSOR__FN void nn__again(void *user, int run) {
         tensor_t *t = a->o->param[i].t;
         if (!a->frozen[i] || !(tensor_requires_grad)(t)) { continue; }
         NN__FAIL(TENSOR_ERR_UNSUPPORTED,
-                 "step: %t was frozen at the capture and requires a gradient since; capture it again", t);
+                 "step: %t was frozen at the capture and requires a gradient now; capture it again", t);
         return;
     }
     if (nn__again_unsettled(a) && a->o->settle(a->o) != TENSOR_OK) { return; }
@@ -20324,12 +20339,9 @@ TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *ski
     memset((void *)&o->update[at], 0, sizeof o->update[at]);
     o->update[at].formula = NN_STEP_take;
     o->update[at].of = nn__formula_take();
-    nn__step_arg(&a[0], NULL, TENSOR_READ);
-    a[0].data = &o->update[at];
-    nn__step_arg(&a[1], skip, TENSOR_READ);
     for (int i = 0; i < all && code == TENSOR_OK; i++) {
         const tensor_t *like = NULL;
-        int n = 2;
+        int n = nn__step_head(a, &o->update[at], skip);
         for (int m = i; m < all; m++) {
             nn__job_t *j = &o->job[m / NN__MAX_STATE];
             tensor_t **fresh = &j->state[m % NN__MAX_STATE], *to = j->param->state[m % NN__MAX_STATE];
@@ -20342,7 +20354,8 @@ TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *ski
             *fresh = NULL;
         }
         if (!like) { break; }
-        code = nn__optimizer_call(&nn__step_row, NN_STEP_take, a, 2, n - 2, like->device);
+        code = nn__optimizer_call(&nn__step_row, NN_STEP_take, a, TENSOR_STEP_HEAD, n - TENSOR_STEP_HEAD,
+                                  like->device);
     }
     return code;
 }
@@ -20364,8 +20377,8 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     int nupdates = nn__step_jobs(o, skip);
-    uint64_t room = (uint64_t)o->njobs * 5 * (ways->keep ? NN__MAX_STATE : 1);
-    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + 2, sizeof *a); }
+    uint64_t room = (uint64_t)o->njobs * TENSOR_STEP_EACH * (ways->keep ? NN__MAX_STATE : 1);
+    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + TENSOR_STEP_HEAD, sizeof *a); }
     if (a) { again = nn__step_again(o, nupdates + (ways->keep != NULL), skip != NULL); }
     if (again) { o->update = again->update; }
     code = nn__step_run(o, a, skip);
@@ -20875,15 +20888,15 @@ TENSOR__FN void nn__grads_small(void *arg, int64_t task, int worker) {
 // A number for each chunk: in the scratch, so that a call that is done in time slices keeps those it has.
 TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
     int64_t chunks = 0;
-    for (int k = 2; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
+    for (int k = NN__GRADS_HEAD; k < c->nout; k++) { chunks += nn__ceil(c->arg[k].numel, NN__CHUNK); }
     return (uint64_t)chunks * sizeof(double);
 }
 
-// Works on gradients that are f32 or f64 and contiguous, from arg 2 on. factor NULL: -> the sum of their
+// Works on gradients that are f32 or f64 and contiguous. factor NULL: -> the sum of their
 // squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double *sum = (double *)c->scratch, *end = sum, total = 0;
-    for (int k = 2; k < c->nout; k++) {
+    for (int k = NN__GRADS_HEAD; k < c->nout; k++) {
         const tensor_arg_t *a = &c->arg[k];
         nn__grads_t s;
         s.k = nn__cpu(a->dtype);
@@ -20945,9 +20958,9 @@ TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i)
 // One call for all gradients on a device. scale: the gradients change. -> code
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
-    tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + 2, sizeof *a + sizeof(tensor_t *));
-    tensor_t **copy = a ? (tensor_t **)(void *)(a + n + 2) : NULL;
-    int m = 2;
+    tensor_arg_t *a = (tensor_arg_t *)nn__lent((uint64_t)n + NN__GRADS_HEAD, sizeof *a + sizeof(tensor_t *));
+    tensor_t **copy = a ? (tensor_t **)(void *)(a + n + NN__GRADS_HEAD) : NULL;
+    int m = NN__GRADS_HEAD;
     if (!a || (tensor_is_poison)(head) || (found && (tensor_is_poison)(found))) {
         return tensor_error_code();
     }
@@ -21369,21 +21382,26 @@ TENSOR__FN int nn__set_cycle(const char *site, nn_optimizer_t *o, double lr, dou
     return tensor__at_int(site, code);
 }
 
-NN__FILL_DEFAULTS(nn_one_cycle_lr, a, NN__OR(a, pct_start, 0.3) NN__OR(a, base_momentum, 0.85)
-                  NN__OR(a, max_momentum, 0.95) NN__OR(a, div_factor, 25) NN__OR(a, final_div_factor, 1e4))
-NN__FILL_DEFAULTS(nn_cyclic_lr, a,
+NN__FILL_DEFAULTS(nn_set_one_cycle_lr, a,
+                  NN__OR(a, pct_start, 0.3) NN__OR(a, base_momentum, 0.85) NN__OR(a, max_momentum, 0.95)
+                  NN__OR(a, div_factor, 25) NN__OR(a, final_div_factor, 1e4))
+NN__FILL_DEFAULTS(nn_set_cyclic_lr, a,
                   NN__OR_COUNT(a, step_size_up, 2000) NN__OR_COUNT(a, step_size_down, 0) NN__OR(a, gamma, 1)
                   NN__OR(a, base_momentum, 0.8) NN__OR(a, max_momentum, 0.9))
 
-TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
-    if (!NN__TAKE("one_cycle_lr", nn_one_cycle_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
+TENSOR_API int nn_set_one_cycle_lr_with(nn_set_one_cycle_lr_args_t a) {
+    if (!NN__TAKE("set_one_cycle_lr", nn_set_one_cycle_lr, a)) {
+        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
+    }
     int code = TENSOR_OK;
     if (a.total_steps < 1) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: total_steps must be > 0 (got %d)", a.total_steps);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: total_steps must be > 0 (got %d)",
+                         a.total_steps);
     } else if (!(a.pct_start >= 0 && a.pct_start <= 1)) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: pct_start must be in 0..1 (got %g)", a.pct_start);
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start must be in 0..1 (got %g)",
+                         a.pct_start);
     } else if (a.anneal_strategy != NN_ANNEAL_COS && a.anneal_strategy != NN_ANNEAL_LINEAR) {
-        code = NN__ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: anneal_strategy must be NN_ANNEAL_COS or "
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: anneal_strategy must be NN_ANNEAL_COS or "
                          "NN_ANNEAL_LINEAR (got %i)", a.anneal_strategy);
     }
     if (code != TENSOR_OK) { return tensor__at_int(a.site_, code); }
@@ -21412,17 +21430,20 @@ TENSOR_API int nn_one_cycle_lr_with(nn_one_cycle_lr_args_t a) {
                          a.no_cycle_momentum);
 }
 
-TENSOR_API int nn_cyclic_lr_with(nn_cyclic_lr_args_t a) {
-    if (!NN__TAKE("cyclic_lr", nn_cyclic_lr, a)) { return tensor__at_int(a.site_, TENSOR_ERR_SHAPE); }
+TENSOR_API int nn_set_cyclic_lr_with(nn_set_cyclic_lr_args_t a) {
+    if (!NN__TAKE("set_cyclic_lr", nn_set_cyclic_lr, a)) {
+        return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
+    }
     double up = (double)a.step_size_up, down = a.step_size_down > 0 ? (double)a.step_size_down : up;
     double step = (double)nn__max(a.step, 0);
     if (!(up > 0)) {
-        NN__FAIL(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got %d)", a.step_size_up);
+        NN__FAIL(TENSOR_ERR_SHAPE, "set_cyclic_lr: step_size_up must be > 0 (got %d)", a.step_size_up);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
     if (a.mode != NN_TRIANGULAR && a.mode != NN_TRIANGULAR2 && a.mode != NN_EXP_RANGE) {
         NN__FAIL(TENSOR_ERR_SHAPE,
-                 "cyclic_lr: mode must be NN_TRIANGULAR, NN_TRIANGULAR2 or NN_EXP_RANGE (got %i)", a.mode);
+                 "set_cyclic_lr: mode must be NN_TRIANGULAR, NN_TRIANGULAR2 or NN_EXP_RANGE (got %i)",
+                 a.mode);
         return tensor__at_int(a.site_, TENSOR_ERR_SHAPE);
     }
     double cycle = floor(step / (up + down)), at = step - cycle * (up + down);
@@ -22543,7 +22564,7 @@ typedef struct nn__source_t {
     uint64_t size, at;   // at: the file's position
 } nn__source_t;
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR__FN int nn__seek_file(FILE *f, uint64_t at) {
 #if defined(_WIN32)
     return _fseeki64(f, (int64_t)at, SEEK_SET);
@@ -22596,7 +22617,7 @@ enum { NN__ABSENT, NN__REGULAR, NN__NO_FILE };
 // directory). mode, if not NULL, receives the permissions of a regular file, -1 if it has none.
 TENSOR__FN int nn__file_kind(const char *path, int *mode) {
     if (mode) { *mode = -1; }
-#if defined(NN__HAS_STAT) && defined(_WIN32)
+#if NN__HAS_STAT && defined(_WIN32)
     {
         struct _stat64 st;
         wchar_t *wide = nn__path(path);
@@ -22605,7 +22626,7 @@ TENSOR__FN int nn__file_kind(const char *path, int *mode) {
         if (absent) { return NN__ABSENT; }
         return (st.st_mode & _S_IFMT) == _S_IFREG ? NN__REGULAR : NN__NO_FILE;
     }
-#elif defined(NN__HAS_STAT)
+#elif NN__HAS_STAT
     {
         struct stat st;
         if (stat(path, &st) != 0) { return errno == EOVERFLOW ? NN__NO_FILE : NN__ABSENT; }
@@ -22671,7 +22692,7 @@ TENSOR__FN int nn__read(nn__source_t *s, uint64_t at, void *to, uint64_t n) {
         memcpy(to, s->data + at, (size_t)n);
         return 1;
     }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     if (s->at != at && nn__seek_file((FILE *)s->file, at) != 0) { return 0; }
     s->at = at + n;
     if (fread(to, 1, (size_t)n, (FILE *)s->file) == (size_t)n) { return 1; }
@@ -22695,16 +22716,15 @@ TENSOR__FN void nn__unmap(void *data, void *user) {
     nn__mapping_t *m = (nn__mapping_t *)user;
     (void)data;
     if (TENSOR__ATOMIC_ADD(&m->refs, -1) != 1) { return; }
-#if defined(TENSOR_NO_STDIO)
-#elif defined(NN__HAS_MAPS) && defined(_WIN32)
+#if NN__HAS_MAPS && defined(_WIN32)
     (void)UnmapViewOfFile(m->data);
-#elif defined(NN__HAS_MAPS)
+#elif NN__HAS_MAPS
     (void)munmap(m->data, (size_t)m->size);
 #endif
     free(m);
 }
 
-#if !defined(TENSOR_NO_STDIO) && defined(NN__HAS_MAPS)
+#if NN__HAS_MAPS
 // The pages of a file, as a copy that is made where it is changed. NULL = the system does not map it.
 #if defined(_WIN32)
 TENSOR__FN void *nn__map_pages(const char *path, uint64_t size) {
@@ -22755,7 +22775,7 @@ TENSOR__FN void nn__map_source(nn__source_t *s, const char *path) {
 #endif
 
 TENSOR__FN void nn__close_source(nn__source_t *s) {
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     if (s->file) { fclose((FILE *)s->file); }
 #endif
     if (s->map) { nn__unmap(NULL, s->map); }
@@ -22892,6 +22912,16 @@ TENSOR__FN void *nn__reader_new(int kind, size_t size, void (*destroy)(tensor__o
     if (r->label) { return r; }
     destroy(&r->owned);
     return NULL;
+}
+
+// Whether an op can ask a reader for that name; raises if not.
+TENSOR__FN int nn__asked(const char *op, const nn__reader_t *r, const char *name) {
+    if (!r || !name) {
+        nn__poisoned(op, r ? "name" : "the reader", NULL);
+        return 0;
+    }
+    if (r->dead) { return NN__NO(TENSOR_ERR_OWNER, "%s: the reader was closed", op); }
+    return 1;
 }
 
 // Ends what readers begin with.
@@ -23255,15 +23285,21 @@ TENSOR__FN int nn__sort_names(nn_safetensors_t *r) {
     return 1;
 }
 
+// Room for one more tensor, whose name stands at that place; the first time for so many. 0 = raised
+TENSOR__FN int nn__room_for_entry(nn__json_t *j, const char *where, const char *name, int64_t first) {
+    nn_safetensors_t *r = j->r;
+    if (!nn__name_ok(name)) {
+        return nn__malformed(j, where, "a name is empty, too long or has control characters");
+    }
+    nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, first, sizeof *q);
+    if (q) { r->entry = q; }
+    return q != NULL;
+}
+
 // A tensor of the header, after its name and colon. 0 = raised
 TENSOR__FN int nn__parse_tensor(nn__json_t *j, const char *name) {
     nn_safetensors_t *r = j->r;
-    if (!nn__name_ok(name)) {
-        return nn__malformed(j, "header", "a name is empty, too long or has control characters");
-    }
-    nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 16, sizeof *q);
-    if (!q) { return 0; }
-    r->entry = q;
+    if (!nn__room_for_entry(j, "header", name, 16)) { return 0; }
     if (!nn__parse_entry(j, &r->entry[r->count], name)) { return 0; }
     r->count++;
     return 1;
@@ -23523,17 +23559,13 @@ TENSOR__FN tensor_t *nn__read_entry(nn_safetensors_t *r, const nn__entry_t *e) {
 }
 
 TENSOR_API tensor_t *(nn_safetensors_get)(nn_safetensors_t *r, const char *name) {
-    if (!r || !name) {
-        nn__poisoned("safetensors_get", r ? "name" : "the reader", NULL);
-        return TENSOR__(poison);
-    }
-    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "safetensors_get: the reader was closed"); }
+    if (!nn__asked("safetensors_get", r ? &r->base : NULL, name)) { return TENSOR__(poison); }
     nn__entry_t *e = nn__find_entry(r, "", name);
     if (e) { return nn__read_entry(r, e); }
     return NN__FAIL(TENSOR_ERR_INDEX, "safetensors: \"%s\" has no tensor \"%s\"", r->base.label, name);
 }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 // ------------------------------------------------------------------------------
 // Files in parts
 // ------------------------------------------------------------------------------
@@ -23601,12 +23633,7 @@ TENSOR__FN int nn__parse_weight_map(nn__json_t *j) {
         if (!name || !nn__expect(j, ':', name, "a colon is expected")) { return 0; }
         const char *file = nn__string(j, name);
         if (!file) { return 0; }
-        if (!nn__name_ok(name)) {
-            return nn__malformed(j, "weight_map", "a name is empty, too long or has control characters");
-        }
-        nn__entry_t *q = (nn__entry_t *)nn__room(r->entry, r->count, &r->cap, 64, sizeof *q);
-        if (!q) { return 0; }
-        r->entry = q;
+        if (!nn__room_for_entry(j, "weight_map", name, 64)) { return 0; }
         int part = nn__part_of(j, file, &cap);
         if (part == 0) { return 0; }
         r->entry[r->count].name = name;
@@ -23696,7 +23723,7 @@ TENSOR__FN nn_safetensors_t *nn__index_reader(nn__source_t *s, const char *path,
 TENSOR__FN nn_safetensors_t *nn__open_reader(const char *path, int map) {
     nn__source_t s;
     if (!nn__open(&s, "safetensors", path)) { return NULL; }
-#ifdef NN__HAS_MAPS
+#if NN__HAS_MAPS
     if (map) { nn__map_source(&s, path); }
 #else
     (void)map;
@@ -23738,7 +23765,7 @@ typedef struct nn__sink_t {
 
 TENSOR__FN void nn__write(nn__sink_t *s, const void *data, uint64_t n) {
     if (s->failed || n == 0) { return; }
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
     if (s->file) {
         if (fwrite(data, 1, (size_t)n, (FILE *)s->file) != (size_t)n) { s->failed = TENSOR_ERR_IO; }
         s->n += n;
@@ -23964,7 +23991,7 @@ TENSOR_API tensor_t *(nn_safetensors_format)(const char *const *names, tensor_t 
     return s.p ? t : TENSOR__(poison);
 }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR__FN int nn__io_failed(const char *op, const char *what, const char *path, int error) {
     return NN__ERROR(TENSOR_ERR_IO, "%s: %s \"%s\": %s", op, what, path, strerror(error));
 }
@@ -23974,7 +24001,7 @@ enum { NN__MAX_LINKS = 40 };   // as in Linux
 // path with the links at its end followed, so that the links stay. -> block to free, NULL after raising
 TENSOR__FN char *nn__follow(const char *op, const char *path) {
     char *at = nn__copy_string(path);
-#ifdef NN__HAS_LINKS
+#if NN__HAS_LINKS
     char to[4097];
     for (int k = 0; at; k++) {
         ssize_t n = readlink(at, to, sizeof to - 1);
@@ -24010,7 +24037,7 @@ TENSOR__FN int nn__writable(const char *path, int *mode) {
 
 // Opens a new file for writing. NULL: errno says why; EEXIST: it exists already.
 TENSOR__FN FILE *nn__create_new(const char *path) {
-#if defined(NN__HAS_LINKS)
+#if NN__HAS_LINKS
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL, 0666);
     FILE *f = fd >= 0 ? fdopen(fd, "wb") : NULL;
     if (fd >= 0 && !f) {
@@ -24053,7 +24080,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
     int process = 0, short_name = 0;
     const char *slash = strrchr(target, '/');
     int folder = slash ? (int)(slash - target) + 1 : 0;     // characters of target that are not its name
-#if defined(NN__HAS_LINKS)
+#if NN__HAS_LINKS
     process = (int)getpid();
 #elif defined(_WIN32)
     process = (int)_getpid();
@@ -24080,7 +24107,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
     }
 
     if (!f) { nn__io_failed(op, "cannot create", *path, errno); }
-#ifdef NN__HAS_LINKS
+#if NN__HAS_LINKS
     // The permissions are set while the file is empty, so that private data stays private.
     if (f && mode >= 0 && chmod(*path, (mode_t)mode) != 0) {
         nn__io_failed(op, "cannot create", *path, errno);
@@ -24096,7 +24123,7 @@ TENSOR__FN FILE *nn__create(const char *op, const char *target, int mode, char *
 
 // Waits until the data is on the disk. 0, or errno if the system reports a failure.
 TENSOR__FN int nn__sync_file(FILE *f) {
-#if defined(NN__HAS_LINKS)
+#if NN__HAS_LINKS
     // a file system without fsync
     if (fsync(fileno(f)) == 0 || errno == EINVAL || errno == ENOSYS) { return 0; }
     return errno;
@@ -24110,7 +24137,7 @@ TENSOR__FN int nn__sync_file(FILE *f) {
 
 // The same for the folder of path, which contains its name; a folder that cannot be opened is ignored.
 TENSOR__FN int nn__sync_folder(char *path) {
-#if defined(NN__HAS_LINKS)
+#if NN__HAS_LINKS
     char *slash = strrchr(path, '/');
     int error = 0;
     if (slash) { slash[slash == path] = 0; }
@@ -24788,11 +24815,7 @@ TENSOR__FN tensor_t *nn__npz_read(nn_npz_t *r, const nn__member_t *m) {
 }
 
 TENSOR_API tensor_t *(nn_npz_get)(nn_npz_t *r, const char *name) {
-    if (!r || !name) {
-        nn__poisoned("npz_get", r ? "name" : "the reader", NULL);
-        return TENSOR__(poison);
-    }
-    if (r->base.dead) { return NN__FAIL(TENSOR_ERR_OWNER, "npz_get: the reader was closed"); }
+    if (!nn__asked("npz_get", r ? &r->base : NULL, name)) { return TENSOR__(poison); }
     nn__named_index_t want, *found = NULL;
     want.name = name;
     want.index = 0;
@@ -24962,7 +24985,7 @@ TENSOR_API tensor_t *(nn_npz_format)(const char *const *names, tensor_t *const *
     return TENSOR__(poison);
 }
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 TENSOR_API tensor_t *(nn_read_npy)(const char *path) {
     nn__source_t s;
     if (!nn__open(&s, "read_npy", path)) { return TENSOR__(poison); }
@@ -25961,7 +25984,7 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     if ((m || !opt) && !nn__can_use(op, "the module", m)) { return tensor_error_code(); }
     int code = opt ? nn__busy_optimizer(op, opt) : TENSOR_OK;
     if (code == TENSOR_OK && opt && opt->rule->takes == NN__CLOSURE) {
-        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: not of lbfgs, whose states change their shape", op);
+        return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: lbfgs has states that change their shape", op);
     }
     if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
     s->size = s->at;
@@ -26264,7 +26287,7 @@ TENSOR__FN int nn__plateau_possible(const double *p) {
 }
 
 // Adds the state of a training that is not in module or optimizer. -> code
-TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
+TENSOR__FN int nn__save_training(nn__save_t *s, const nn_training_t *c) {
     if (c->scaler) {
         if ((tensor_is_poison)(nn__scaler(c->scaler, NN__SCALE))) { return tensor_error_code(); }
         s->name[s->n] = "training/scaler";
@@ -26276,14 +26299,14 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_checkpoint_t *c) {
         nn__plateau_numbers(c->plateau, all);
         if (!nn__plateau_possible(all)) {
             return NN__ERROR(TENSOR_ERR_SHAPE,
-                             "checkpoint_save: the plateau has a number that is not possible; "
+                             "save_training: the plateau has a number that is not possible; "
                              "counts are 0..2^53");
         }
         s->name[s->n] = "training/plateau";
         s->t[s->n++] = (tensor_from_n)(all, TENSOR_F64, &n, 1);
     }
     if (c->loader) {
-        int code = nn__bad_loader("checkpoint_save", c->loader);
+        int code = nn__bad_loader("save_training", c->loader);
         if (code != TENSOR_OK) { return code; }
         int64_t all[NN__LOADER], n = NN__LOADER;
         memcpy(all, &c->loader->seed, sizeof all[0]);
@@ -26336,11 +26359,11 @@ TENSOR__FN int nn__save_numbers(nn__save_t *s, nn_optimizer_t *o) {
     return code;
 }
 
-TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *checkpoint) {
-    if (!nn__there("checkpoint_save", "the checkpoint", checkpoint)) { return tensor_error_code(); }
-    nn_module_t *m = checkpoint->module;
-    nn_optimizer_t *opt = checkpoint->optimizer;
-    int64_t step = checkpoint->step;
+TENSOR_API int (nn_save_training)(const char *path, const nn_training_t *training) {
+    if (!nn__there("save_training", "the training", training)) { return tensor_error_code(); }
+    nn_module_t *m = training->module;
+    nn_optimizer_t *opt = training->optimizer;
+    int64_t step = training->step;
     tensor_generator_t g = tensor_get_generator();
     tensor_scope_t scope;
     int code = TENSOR_OK, nmeta = 4;
@@ -26375,7 +26398,7 @@ TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *che
         end_state = s.n;
         if (code == TENSOR_OK) { code = nn__save_numbers(&s, opt); }
     }
-    if (code == TENSOR_OK) { code = nn__save_training(&s, checkpoint); }
+    if (code == TENSOR_OK) { code = nn__save_training(&s, training); }
     if (code == TENSOR_OK) { code = (nn_safetensors_write)(path, s.name, s.t, s.n, metadata, nmeta); }
     for (int i = first_state; i < end_state; i++) { nn__free((void *)(uintptr_t)s.name[i]); }
     nn__save_end(&s);
@@ -26384,12 +26407,12 @@ TENSOR_API int (nn_checkpoint_save)(const char *path, const nn_checkpoint_t *che
 }
 
 TENSOR_API int (nn_save_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step) {
-    nn_checkpoint_t c;
+    nn_training_t c;
     memset((void *)&c, 0, sizeof c);
     c.module = m;
     c.optimizer = opt;
     c.step = step;
-    return (nn_checkpoint_save)(path, &c);
+    return (nn_save_training)(path, &c);
 }
 
 // The tensor name of r, contiguous and owned by the scope, if it has that dtype (a state: f32 or f64) and
@@ -26559,11 +26582,11 @@ TENSOR__FN int nn__put_optimizer(nn_optimizer_t *o, const nn__staged_t *s) {
 }
 
 // The part of a checkpoint that is not module or optimizer: elements of tensors of the current scope.
-typedef struct nn__training_t {
+typedef struct nn__staged_training_t {
     tensor_t *scaler;
     const double *plateau;
     const int64_t *loader;
-} nn__training_t;
+} nn__staged_training_t;
 
 // Whether these can be the numbers of a scaler.
 TENSOR__FN int nn__scaler_possible(const float *p) {
@@ -26574,7 +26597,7 @@ TENSOR__FN int nn__scaler_possible(const float *p) {
 }
 
 // -> code
-TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c, nn__training_t *t) {
+TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_training_t *c, nn__staged_training_t *t) {
     memset(t, 0, sizeof *t);
     int64_t n = NN__SCALER;
     tensor_t *found;
@@ -26596,7 +26619,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
     }
 
     if (c->loader) {
-        int code = nn__bad_loader("checkpoint_load", c->loader);
+        int code = nn__bad_loader("load_training", c->loader);
         if (code != TENSOR_OK) { return code; }
         n = NN__LOADER;
         found = nn__expected(r, "training/loader", TENSOR_I64, &n, 1, 0);
@@ -26616,7 +26639,7 @@ TENSOR__FN int nn__stage_training(nn_safetensors_t *r, const nn_checkpoint_t *c,
                      r->base.label);
 }
 
-TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
+TENSOR__FN int nn__put_training(nn_training_t *c, const nn__staged_training_t *t) {
     if (t->scaler && (tensor_is_poison)((tensor_copy_)(c->scaler, t->scaler))) { return tensor_error_code(); }
     if (t->plateau) { nn__put_plateau(c->plateau, t->plateau); }
     if (t->loader) {
@@ -26629,9 +26652,9 @@ TENSOR__FN int nn__put_training(nn_checkpoint_t *c, const nn__training_t *t) {
 }
 
 // In the caller's scope: everything is read and checked before anything changes.
-TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c) {
+TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_training_t *c) {
     nn__staged_t staged;
-    nn__training_t training;
+    nn__staged_training_t training;
     nn_module_t *m = c->module;
     nn_optimizer_t *opt = c->optimizer;
     nn__names_t names = nn__same_names();
@@ -26664,18 +26687,18 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_checkpoint_t *c)
 }
 
 TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
-    nn_checkpoint_t c;
+    nn_training_t c;
     memset((void *)&c, 0, sizeof c);
     c.module = m;
     c.optimizer = opt;
-    int code = (nn_checkpoint_load)(path, &c);
+    int code = (nn_load_training)(path, &c);
     if (code == TENSOR_OK && step) { *step = c.step; }
     return code;
 }
 
-TENSOR_API int (nn_checkpoint_load)(const char *path, nn_checkpoint_t *c) {
+TENSOR_API int (nn_load_training)(const char *path, nn_training_t *c) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
-    if (!nn__there("checkpoint_load", "the checkpoint", c)) { return tensor_error_code(); }
+    if (!nn__there("load_training", "the training", c)) { return tensor_error_code(); }
     nn_safetensors_t *r = (nn_safetensors_open)(path);
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
@@ -26693,12 +26716,10 @@ TENSOR_API int (nn_checkpoint_load)(const char *path, nn_checkpoint_t *c) {
 // second. Rejected: a thread that draws (a program without threads must stay without them).
 // ------------------------------------------------------------------------------
 
-#ifndef TENSOR_NO_STDIO
+#if TENSOR__HAS_STDIO
 #if defined(_WIN32)
-#include <io.h>
 #define NN__IS_TERMINAL() (_isatty(2) != 0)
 #elif defined(__unix__) || defined(__APPLE__)
-#include <unistd.h>
 #define NN__IS_TERMINAL() (isatty(2) != 0)
 #else
 #define NN__IS_TERMINAL() 0
@@ -26827,7 +26848,7 @@ TENSOR__END
 #endif   // TENSOR__COMPILES_NN
 #undef TENSOR__MORE_KERNELS
 
-#ifdef TENSOR__PORTABLE
+#if TENSOR__PORTABLE
 #define TENSOR__PASS 0
 #define TENSOR__PASS_MATH 0
 #include "tensor.h"

@@ -170,8 +170,8 @@ static uint64_t alive_at_most(tensor_graph_t *g) {
     int64_t at = 0, group = -1;
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         const tensor_graph_call_t call = tensor_graph_call(g, i);
-        at += call.group < 0 || call.group != group;
-        group = call.group;
+        at += call.block_group < 0 || call.block_group != group;
+        group = call.block_group;
         for (int k = 0; k < call.inputs + call.outputs; k++) {
             if (tensor_graph_operand(&call, k).place != TENSOR_GRAPH_TEMPORARY) { continue; }
             int j = 0;

@@ -466,16 +466,16 @@ static void chain(tensor_dtype_t dtype, int64_t rows, int64_t columns) {
     int64_t blocks = 0, grouped = 0;
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         tensor_graph_call_t call = tensor_graph_call(g, i);
-        grouped += call.group >= 0;
+        grouped += call.block_group >= 0;
         for (int k = 0; k < call.inputs; k++) {
             blocks += tensor_graph_operand(&call, k).place == TENSOR_GRAPH_BLOCK;
         }
-        CHECK(call.group < tensor_graph_info(g).groups);
+        CHECK(call.block_group < tensor_graph_info(g).block_groups);
         if (strncmp(call.op, "dropout", 7) == 0 || strncmp(call.op, "floor", 5) == 0) {
-            CHECK(call.group == -1);
+            CHECK(call.block_group == -1);
         }
     }
-    if (rows * columns > 1) { CHECK(tensor_graph_info(g).groups >= 2 && grouped >= 8 && blocks >= 4); }
+    if (rows * columns > 1) { CHECK(tensor_graph_info(g).block_groups >= 2 && grouped >= 8 && blocks >= 4); }
     chain_compare(g, &c);
     for (size_t i = 0; i < sizeof isa / sizeof *isa; i++) {
         if (tensor_set_isa(isa[i])) {
@@ -502,7 +502,7 @@ static void begun_group(void) {
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
     tensor_t *y = tensor_sigmoid(tensor_exp(tensor_mul_scalar(x, 0.5)));
     tensor_graph_t *g = tensor_capture_end();
-    CHECK(g && tensor_graph_info(g).groups == 1);
+    CHECK(g && tensor_graph_info(g).block_groups == 1);
     tensor_fill_(y, 0);
     CHECK(tensor_graph_resume(g, 0) == 0);
     int others = strcmp(tensor_isa_name(), "scalar") != 0 && tensor_set_isa("scalar") == 0;
@@ -581,7 +581,7 @@ static void reduced_of(tensor_dtype_t dtype, int64_t n) {
     int grouped = 0;
     for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
         tensor_graph_call_t c = tensor_graph_call(g, i);
-        grouped += c.group >= 0 && tensor_graph_operand(&c, c.inputs).numel == 1;
+        grouped += c.block_group >= 0 && tensor_graph_operand(&c, c.inputs).numel == 1;
     }
     CHECK_MSG(grouped == REDUCED, "%d reductions of %d run in groups", grouped, REDUCED);
     tensor_copy_(x, tensor_select(numbers(dtype, 1, n), 0, 0));
@@ -956,7 +956,7 @@ static void planned_again(void) {
     tensor_graph_t *g = tensor_capture_end();
     CHECK_OK();
     uint64_t room = tensor_graph_info(g).room_bytes;
-    CHECK(tensor_graph_info(g).groups == 1 && room > 0);
+    CHECK(tensor_graph_info(g).block_groups == 1 && room > 0);
     for (int threads = 3; threads > 0; threads -= 2) {
         CHECK(tensor_set_num_threads(threads) == 0);
         CHECK(tensor_graph_replay(g) == 0);
@@ -979,13 +979,13 @@ static void view(void) {
     tensor_graph_info_t info = tensor_graph_info(g);
     CHECK(info.calls == 5 && info.input_bytes == 48 + 80 && info.output_bytes == 60 + 4);
     CHECK(info.temporary_bytes == 3 * 60 && info.packed_bytes == 64);
-    CHECK(info.groups == 1 && info.room_bytes > 0);
+    CHECK(info.block_groups == 1 && info.room_bytes > 0);
     static const char *const ops[] = {"fill", "matmul", "add", "mul", "relu"};
     for (int64_t i = 0; i < info.calls; i++) {
         tensor_graph_call_t c = tensor_graph_call(g, i);
         CHECK_MSG(strncmp(c.op, ops[i], 3) == 0, "call %d is %s", (int)i, c.op);
         CHECK(c.site != NULL && strstr(c.site, "capture.c:") != NULL);
-        CHECK(c.outputs == 1 && c.group == (i < 2 ? -1 : 0));
+        CHECK(c.outputs == 1 && c.block_group == (i < 2 ? -1 : 0));
     }
     tensor_graph_call_t c = tensor_graph_call(g, 1);
     CHECK(tensor_graph_flops(&c) == 2 * 3 * 4 * 5 && tensor_graph_flops(NULL) == 0);
@@ -1010,7 +1010,8 @@ static void view(void) {
     c = tensor_graph_call(g, 4);
     CHECK(tensor_graph_operand(&c, 1).place == TENSOR_GRAPH_OUTPUT);
     CHECK(tensor_graph_call(g, 5).op == NULL && tensor_graph_call(g, -1).op == NULL);
-    CHECK(tensor_graph_call(g, 5).kernel == NULL && c.kernel != NULL && c.stream == -1 && info.streams == 0);
+    CHECK(tensor_graph_call(g, 5).kernel == NULL && c.kernel != NULL);
+    CHECK(c.random_stream == -1 && info.random_streams == 0);
     CHECK(tensor_graph_flops(&c) == 0);
     c = tensor_graph_call(g, 5);
     CHECK(tensor_graph_flops(&c) == 0);

@@ -64,6 +64,39 @@ for h in tensor.h tensor_nn.h; do
         END { for (n in api) if (!(n in has)) print api[n] ": " n }' $h)"
 done
 
+# Names that are told apart by the order of their words are taken for each other. A way and its way back, a_to_b and
+# b_to_a, are meant.
+result "public functions whose names differ in the order of words alone" "$(
+    for h in tensor.h tensor_nn.h tensor_cuda.h; do
+        sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' $h |
+            sed -n 's/^TENSOR_API .*[ *(]\(\(tensor\|nn\)_[a-z0-9_]*\))\{0,1\}(.*/\1/p'
+    done | sort -u | awk '
+        { sub(/_with$|_defaults$/, "") }
+        /__|_to_|_$/ { next }
+        {
+            n = split($0, word, "_")
+            for (i = 2; i <= n; i++)
+                for (k = i; k > 1 && word[k] < word[k - 1]; k--) { w = word[k]; word[k] = word[k - 1]; word[k - 1] = w }
+            sorted = ""
+            for (i = 1; i <= n; i++) sorted = sorted "_" word[i]
+            if (sorted in has && has[sorted] != $0) print has[sorted] ", " $0
+            has[sorted] = $0
+            seen++
+        }
+        END { if (seen < 800) print "only " seen + 0 " functions found" }')"
+
+# Of a switch of the program that leaves something out, the library makes a word that is 0 or 1, in one place.
+for h in tensor.h tensor_nn.h; do
+    result "$h: asks for TENSOR_NO_.. where it has a word of its own (>>shared, What is built)" "$(awk '
+        /^\/\/ What is built, each 0 or 1/ { inside = 1 }
+        /^$/ { inside = 0 }
+        /^ *# *(if|ifdef|ifndef|elif)/ && /TENSOR_NO_(THREADS|STDIO|AUTOGRAD)/ {
+            if (inside) asked++; else print FNR ": " $0
+        }
+        /^ *# *(ifdef|ifndef) (TENSOR__|NN__)(HAS_|TRAINS|PORTABLE|X86_|ARM_|WASM_)/ { print FNR ": " $0 ": it is 0 or 1" }
+        END { if (FILENAME == "tensor.h" && asked != 3) print asked + 0 " words, not 3" }' $h)"
+done
+
 # Public declarations end where the layouts shared with backends begin. A comment serves all declarations that
 # follow it without a blank line; a section whose head says "All: -> ...;  errors ..." needs to say the rest only.
 public() { sed '/^\/\/ >>\(nn-\)\{0,1\}shared /,$d' "$1"; }
@@ -291,6 +324,9 @@ for h in tensor.h tensor_nn.h; do
         }
         END { flush() }' $h)"
 done
+
+# One text for one thing: a new pair of places that share six lines becomes a function, or gets its reason in alike.txt.
+result "six lines that two places share" "$(awk -f tests/alike.awk tests/alike.txt tensor.h tensor_nn.h)"
 
 # Words that are macros of windows.h, which tensor_cuda.cu does not include.
 for h in tensor.h tensor_nn.h tensor_cuda.h examples/kit/*.h; do

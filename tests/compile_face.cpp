@@ -329,7 +329,7 @@ static int positions() {
           (a.module = decoder, a.x = tokens), a.memory = tokens);
     bad += nn_init_kaiming_uniform_(rows) != rows || nn_init_kaiming_normal_(rows) != rows;
     nn_optimizer_t *cycled = nn_sgd(heads);
-    bad += nn_one_cycle_lr(cycled, 0, 0.1, 10) != 0 || nn_cyclic_lr(cycled, 0, 0.1, 0.2) != 0 ||
+    bad += nn_set_one_cycle_lr(cycled, 0, 0.1, 10) != 0 || nn_set_cyclic_lr(cycled, 0, 0.1, 0.2) != 0 ||
            nn_clip_grad_norm(cycled, 1.0) == nullptr || nn_get_total_norm(nullptr, 0) == nullptr;
     bad += nn_sgd(heads) == nullptr || nn_adam(heads) == nullptr || nn_adamw(heads) == nullptr ||
            nn_sparse_adam(heads) == nullptr;
@@ -365,7 +365,7 @@ static int positions() {
     bad += tensor_ndim(tensor_batch_norm(x, {.training = 1})) != 4;
     tensor_t *leaves[] = {tensor_requires_grad_(tensor_ones(2), 1)};
     bad += tensor_ndim(nn_call(nn_mse_loss({.reduction = TENSOR_NONE}), rows, rows)) != tensor_ndim(rows);
-    bad += nn_one_cycle_lr(cycled, 3, 0.1, 10, {.base_momentum = 0.5, .three_phase = 1}) != 0 ||
+    bad += nn_set_one_cycle_lr(cycled, 3, 0.1, 10, {.base_momentum = 0.5, .three_phase = 1}) != 0 ||
            nn_clip_grad_norm(cycled, 1.0, {.norm_type = 1, .error_if_nonfinite = 1}) == nullptr;
     bad += nn_sgd(heads, {.lr = 0.1}) == nullptr || nn_adam(nullptr, {.list = leaves, .count = 1}) == nullptr;
 #endif

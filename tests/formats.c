@@ -501,12 +501,12 @@ static uint64_t next_rows(nn_data_loader_t *l, int batches) {
 }
 
 // What could not be loaded is not saved, and a scaler that cannot be changed refuses the load as a whole.
-static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkpoint_t *to) {
+static void refused_trainings(const char *path, nn_training_t *from, nn_training_t *to) {
     tensor_t *weight = nn_get(from->module, "weight");
     nn_data_loader_t *loader = to->loader;
     tensor_t *scaler = to->scaler;
     from->loader = to->loader = NULL;
-    CHECK(nn_checkpoint_save(path, from) == 0);
+    CHECK(nn_save_training(path, from) == 0);
     nn_plateau_t good = *from->plateau;
     for (int k = 0; k < 8; k++) {
         nn_plateau_t *p = from->plateau;
@@ -519,7 +519,7 @@ static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkp
         p->seen = k == 5 ? -1 : p->seen;
         p->bad = k == 6 ? -1 : p->bad;
         p->resting = k == 7 ? -1 : p->resting;
-        CHECK_MSG(nn_checkpoint_save(path, from) == TENSOR_ERR_SHAPE, "number %d is saved", k);
+        CHECK_MSG(nn_save_training(path, from) == TENSOR_ERR_SHAPE, "number %d is saved", k);
         CHECK_ERROR(TENSOR_ERR_SHAPE, "the plateau has a number that is not possible; counts are 0..2^53");
     }
     *from->plateau = good;
@@ -530,12 +530,12 @@ static void refused_trainings(const char *path, nn_checkpoint_t *from, nn_checkp
     scope = tensor_scope_begin_inference();
     to->scaler = tensor_keep(tensor_clone(scaler));
     tensor_scope_end(scope);
-    CHECK(nn_checkpoint_load(path, to) == TENSOR_ERR_AUTOGRAD);
+    CHECK(nn_load_training(path, to) == TENSOR_ERR_AUTOGRAD);
     CHECK_ERROR(TENSOR_ERR_AUTOGRAD, "load_checkpoint: x [6] was made in inference mode");
     CHECK(tensor_item(tensor_min(weight)) == 5 && tensor_item(tensor_max(weight)) == 5);
     tensor_free(to->scaler);
     to->scaler = scaler;
-    CHECK(nn_checkpoint_load(path, to) == 0 && tensor_item(tensor_max(weight)) < 5);
+    CHECK(nn_load_training(path, to) == 0 && tensor_item(tensor_max(weight)) < 5);
     to->loader = loader;
 }
 
@@ -548,7 +548,7 @@ static void trainings(void) {
         nn_plateau_t p, q;
         memset((void *)&p, 0, sizeof p);
         q = p;
-        nn_checkpoint_t c = {m, o, nn_grad_scaler(1024, 3), &p, NULL, 17};
+        nn_training_t c = {m, o, nn_grad_scaler(1024, 3), &p, NULL, 17};
         c.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 3, .shuffle = 1, .seed = 6,
                                   .num_workers = workers);
         (void)next_rows(c.loader, 10); // into the second epoch
@@ -556,20 +556,20 @@ static void trainings(void) {
         p.best = 0.25;
         p.bad = 4;
         nn_scaler_update(c.scaler);
-        CHECK(nn_checkpoint_save(path, &c) == 0);
+        CHECK(nn_save_training(path, &c) == 0);
         uint64_t want = next_rows(c.loader, 9);
         tensor_t *state = tensor_clone(c.scaler);
         nn_data_loader_free(c.loader);
-        nn_checkpoint_t d = {m, o, nn_grad_scaler(2, 5), &q, NULL, 0};
+        nn_training_t d = {m, o, nn_grad_scaler(2, 5), &q, NULL, 0};
         d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 3, .shuffle = 1, .seed = 1,
                                   .num_workers = 1 - workers);
-        CHECK(nn_checkpoint_load(path, &d) == 0 && d.step == 17);
+        CHECK(nn_load_training(path, &d) == 0 && d.step == 17);
         CHECK(tensor_equal(d.scaler, state) && q.maximize == 1 && q.best == 0.25 && q.bad == 4);
         CHECK(next_rows(d.loader, 9) == want);
         int64_t step = 0; // what is not asked for is passed over
         CHECK(nn_load_checkpoint(path, m, o, &step) == 0 && step == 17);
         CHECK_OK();
-        CHECK(nn_save_checkpoint(path, m, o, 2) == 0 && nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
+        CHECK(nn_save_checkpoint(path, m, o, 2) == 0 && nn_load_training(path, &d) == TENSOR_ERR_FORMAT);
         CHECK_ERROR(TENSOR_ERR_FORMAT, "training/scaler is missing");
         CHECK(d.step == 17);
         refused_trainings(path, &c, &d);
@@ -587,13 +587,13 @@ static void another_batch_size(void) {
     const char *path = "build/formats.batches";
     tensor_t *x = tensor_randn(20, 3);
     nn_module_t *m = nn_linear(3, 2), *other = nn_linear(3, 2);
-    nn_checkpoint_t c, d;
+    nn_training_t c, d;
     memset((void *)&c, 0, sizeof c);
     c.module = m;
     c.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 6);
     (void)next_rows(c.loader, 2);
     c.step = 2;
-    CHECK(nn_checkpoint_save(path, &c) == 0);
+    CHECK(nn_save_training(path, &c) == 0);
     uint64_t want = next_rows(c.loader, 3);
 
     d = c;
@@ -602,14 +602,14 @@ static void another_batch_size(void) {
     d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 2, .shuffle = 1, .seed = 1);
     uint64_t first = next_rows(d.loader, 3);
     CHECK(nn_seek(d.loader, 0) == 0);
-    CHECK(nn_checkpoint_load(path, &d) == TENSOR_ERR_FORMAT);
+    CHECK(nn_load_training(path, &d) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "holds the place of a loader with batch_size 4, this one has 2");
     CHECK(d.step == 7 && !tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
     CHECK(next_rows(d.loader, 3) == first);
 
     nn_data_loader_free(d.loader);
     d.loader = nn_data_loader(nn_tensor_dataset(x, NULL), .batch_size = 4, .shuffle = 1, .seed = 1);
-    CHECK(nn_checkpoint_load(path, &d) == 0 && d.step == 2 && next_rows(d.loader, 3) == want);
+    CHECK(nn_load_training(path, &d) == 0 && d.step == 2 && next_rows(d.loader, 3) == want);
     CHECK(tensor_equal(nn_get(m, "weight"), nn_get(other, "weight")));
     nn_data_loader_free(d.loader);
     nn_data_loader_free(c.loader);

@@ -35,7 +35,7 @@ static void checks(void) {
     FAILS(tensor_gradcheck(halved, NULL, in, 1, 1e-6, 1e-5, 1e-3), TENSOR_ERR_AUTOGRAD,
           "gradcheck: input 0, element 0: autograd gives 1.67074, central differences 3.34147", HERE);
     FAILS(tensor_gradcheck(wobbling, NULL, in, 1, 0, 1, 1), TENSOR_ERR_AUTOGRAD,
-          "input 0: a second backward pass gives another gradient", HERE);
+          "input 0: a second backward pass gives a different gradient", HERE);
     in[0] = tensor_requires_grad_(tensor_detach(tensor_expand(DATA64(1), 3)), 1);
     FAILS(tensor_gradcheck(poly, NULL, in, 1, 0, 0, 0), TENSOR_ERR_AUTOGRAD,
           "elements of input 0 [3] share memory", HERE);

@@ -179,18 +179,18 @@ static void resumes_under_way(void) {
                                              .num_workers = workers);
         nn_data_loader_t *other = nn_data_loader(items(), .batch_size = 4, .shuffle = 1, .seed = 8,
                                                  .num_workers = workers);
-        nn_checkpoint_t c;
+        nn_training_t c;
         nn_batch_t b;
         memset((void *)&c, 0, sizeof c);
         c.module = m;
         c.loader = l;
         for (int k = 0; k < 17; k++) { nn_next(l, &b); }
-        CHECK(nn_checkpoint_save(path, &c) == 0);
+        CHECK(nn_save_training(path, &c) == 0);
         uint64_t want = whole(l, 2);
         c.loader = other;
         for (int k = 0; k < 3; k++) {
             CHECK(nn_next(other, &b) == 1);             // its workers are ahead
-            CHECK(nn_checkpoint_load(path, &c) == 0);
+            CHECK(nn_load_training(path, &c) == 0);
             CHECK(whole(other, 2) == want);
         }
         nn_data_loader_free(l);
@@ -670,7 +670,7 @@ static void far_places(void) {
     l[1] = nn_data_loader(d, .batch_size = 1 << 20);
     for (int k = 0; k < 2; k++) {
         nn_batch_t b;
-        nn_checkpoint_t c;
+        nn_training_t c;
         memset((void *)&c, 0, sizeof c);
         c.module = m;
         c.loader = l[k];
@@ -678,7 +678,7 @@ static void far_places(void) {
         CHECK(nn_next(l[k], &b) == (k == 0) && nn_next(l[k], &b) == 0);
 
         // The file's place is changed to 2^53 batches: of the loader without a stream that is refused.
-        CHECK(nn_seek(l[k], 0) == 0 && nn_checkpoint_save(path, &c) == 0);
+        CHECK(nn_seek(l[k], 0) == 0 && nn_save_training(path, &c) == 0);
         nn_safetensors_t *r = nn_safetensors_open(path);
         const char *names[8];
         tensor_t *list[8];
@@ -694,7 +694,7 @@ static void far_places(void) {
         const nn_metadata_t meta[3] = {{"step", "0"}, {"generator.seed", "1"}, {"generator.offset", "0"}};
         CHECK(nn_safetensors_write(path, names, list, (int)n, meta, 3) == 0);
         CHECK(nn_safetensors_close(r) == 0);
-        CHECK(nn_checkpoint_load(path, &c) == (k == 0 ? TENSOR_ERR_FORMAT : 0));
+        CHECK(nn_load_training(path, &c) == (k == 0 ? TENSOR_ERR_FORMAT : 0));
         tensor_clear_error();
         CHECK(nn_next(l[k], &b) == (k == 0));
         CHECK(nn_data_loader_free(l[k]) == 0);

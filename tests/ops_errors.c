@@ -158,7 +158,7 @@ static void errors(void) {
     CHECK_ERROR(TENSOR_ERR_INDEX, "dim 2");
     CHECK(tensor_chunk(a, 0, 0, out, 4) == 0 && tensor_is_poison(out[0]));
     CHECK_ERROR(TENSOR_ERR_SHAPE, "chunk");
-    BAD(tensor_flatten(a, 1, 0), INDEX, "flatten: start 1 lies behind end 0");
+    BAD(tensor_flatten(a, 1, 0), INDEX, "flatten: start 1 is after end 0");
     BAD(tensor_repeat(a, 2), SHAPE, "repeat: x [2,3] needs at least 2 repeats, got 1");
     BAD(tensor_repeat(a, 2, -1), SHAPE, "repeat");
     // reductions

@@ -60,7 +60,7 @@ OF = {
     "nn_radam": [optim.RAdam], "nn_asgd": [optim.ASGD], "nn_rprop": [optim.Rprop], "nn_adafactor": [optim.Adafactor],
     "nn_muon": [optim.Muon], "nn_lbfgs": [optim.LBFGS], "nn_group": OPTIMIZERS,
     "nn_clip_grad_norm": [nn.utils.clip_grad_norm_], "nn_get_total_norm": [nn.utils.get_total_norm],
-    "nn_one_cycle_lr": [lr_scheduler.OneCycleLR], "nn_cyclic_lr": [lr_scheduler.CyclicLR], "nn_data_loader": [DataLoader],
+    "nn_set_one_cycle_lr": [lr_scheduler.OneCycleLR], "nn_set_cyclic_lr": [lr_scheduler.CyclicLR], "nn_data_loader": [DataLoader],
 }
 HEADERS = open("tensor.h").read() + open("tensor_nn.h").read()
 passed = failed = 0

@@ -246,7 +246,7 @@ static void other_blocks(void) {
     CHECK_ERROR(TENSOR_ERR_POISONED, "snapshot: the module is NULL");
     nn_optimizer_t *lbfgs = nn_lbfgs(j.net);
     CHECK(nn_snapshot_size(j.net, lbfgs) == 0);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot_size: not of lbfgs");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot_size: lbfgs has states that change");
     nn_optimizer_free(lbfgs);
 
     // Blocks of others. After the refusals, nothing has changed.
@@ -372,8 +372,8 @@ static int sliced(job_t *j, double budget) {
 
 // The calls of a graph; those of a group are one.
 static int64_t units(const tensor_graph_t *g) {
-    int64_t n = tensor_graph_info(g).groups;
-    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) { n += tensor_graph_call(g, i).group < 0; }
+    int64_t n = tensor_graph_info(g).block_groups;
+    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) { n += tensor_graph_call(g, i).block_group < 0; }
     return n;
 }
 
@@ -387,7 +387,7 @@ static void parts_of_a_group(void) {
     tensor_backward(tensor_sum(tensor_square(y)));
     tensor_scope_end(scope);
     tensor_graph_t *g = tensor_capture_end();
-    CHECK(tensor_graph_info(g).groups == 1 && units(g) < 5);
+    CHECK(tensor_graph_info(g).block_groups == 1 && units(g) < 5);
     CHECK(tensor_graph_replay(g) == 0);
     tensor_t *want = tensor_clone(tensor_detach(y)), *grad = tensor_clone(tensor_grad(x));
     for (int threads = 1; threads <= 3; threads += 2) {

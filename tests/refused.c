@@ -253,8 +253,8 @@ static void optimizers(void) {
     o = nn_sgd(.list = &w, .count = 1, .lr = 0.1);
     CHECK(nn_clip_grad_value(o, -1) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got -1)");
-    CHECK(nn_cyclic_lr(o, 0, 0.1, 0.2, .step_size_up = -1) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "cyclic_lr: step_size_up must be > 0 (got -1)");
+    CHECK(nn_set_cyclic_lr(o, 0, 0.1, 0.2, .step_size_up = -1) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_cyclic_lr: step_size_up must be > 0 (got -1)");
     nn_optimizer_free(o);
     nn_module_t *net = nn_linear(2, 2);
     CHECK(nn_sgd(net, .list = &w, .count = 1, .lr = 0.1) == NULL);

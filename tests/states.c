@@ -117,7 +117,7 @@ static void states(void) {
     CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h) && tensor_is_poison(s.c));
     tensor_t *begin = tensor_zeros(1, 2, 4);
     s = nn_recurrent_forward(m[1], x, .h = begin, .c = begin);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "recurrent_forward: c is given, must be NULL for the module GRU");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "recurrent_forward: c must be NULL for the module GRU");
     CHECK(tensor_is_poison(s.y) && tensor_is_poison(s.h));
     nn_module_t *other = nn_linear(3, 4);
     nn_recurrent_forward(other, x);

@@ -1084,7 +1084,7 @@ static void misuse(void) {
         tensor_cuda_set_stream(s1); tensor_exp(x); tensor_cuda_set_stream(NULL))
     TRY("capture_begin: another step is being captured", CHECK(tensor_capture_begin(TENSOR_CUDA)))
     TRY("capture_begin: another step is being captured", CHECK(tensor_capture_begin(TENSOR_CPU)))
-    TRY("graph_free: not in a capture", CHECK(tensor_graph_free(h)))
+    TRY("graph_free: a graph cannot be freed in a capture", CHECK(tensor_graph_free(h)))
     TRY("graph_replay: not in a capture", CHECK(tensor_graph_replay(h)))
     TRY("set: the handle has a tensor older than the capture", CHECK(tensor_set(&old, y)))
 #undef TRY

@@ -174,7 +174,7 @@ int main(void) {
     int64_t step;
     nn_module_t *net = nn_linear(3, 2);
     nn_optimizer_t *opt = nn_sgd(net, .lr = 0.1);
-    nn_checkpoint_t c;
+    nn_training_t c;
     memset(&c, 0, sizeof c);
     c.module = net;
     tensor_clear_error();
@@ -192,8 +192,8 @@ int main(void) {
     REFUSED("load_tested", nn_load_tested("a", net));
     REFUSED("save_checkpoint", nn_save_checkpoint("a", net, opt, 1));
     REFUSED("load_checkpoint", nn_load_checkpoint("a", net, opt, &step));
-    REFUSED("checkpoint_save", nn_checkpoint_save("a", &c));
-    REFUSED("checkpoint_load", nn_checkpoint_load("a", &c));
+    REFUSED("save_training", nn_save_training("a", &c));
+    REFUSED("load_training", nn_load_training("a", &c));
     REFUSED("read_npy", nn_read_npy("a"));
     REFUSED("write_npy", nn_write_npy("a", x));
     REFUSED("npz_open", nn_npz_open("a"));

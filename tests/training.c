@@ -348,17 +348,17 @@ enum { STEPS = 12, CYCLES = 7 };
 
 static int cycle(int k, nn_optimizer_t *o, int64_t step) {
     switch (k) {
-    case 0: return nn_one_cycle_lr(o, step, 0.4, STEPS);
-    case 1: return nn_one_cycle_lr(o, step, 0.4, STEPS, .three_phase = 1, .pct_start = 0.4);
-    case 2: return nn_one_cycle_lr(o, step, 0.4, STEPS, .anneal_strategy = NN_ANNEAL_LINEAR,
+    case 0: return nn_set_one_cycle_lr(o, step, 0.4, STEPS);
+    case 1: return nn_set_one_cycle_lr(o, step, 0.4, STEPS, .three_phase = 1, .pct_start = 0.4);
+    case 2: return nn_set_one_cycle_lr(o, step, 0.4, STEPS, .anneal_strategy = NN_ANNEAL_LINEAR,
         .base_momentum = 0.7,
                                    .max_momentum = 0.8, .div_factor = 10, .final_div_factor = 100);
-    case 3: return nn_one_cycle_lr(o, step, 0.4, STEPS, .no_cycle_momentum = 1, .three_phase = 1,
+    case 3: return nn_set_one_cycle_lr(o, step, 0.4, STEPS, .no_cycle_momentum = 1, .three_phase = 1,
                                    .anneal_strategy = NN_ANNEAL_LINEAR);
-    case 4: return nn_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 3);
-    case 5: return nn_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 3, .step_size_down = 2,
+    case 4: return nn_set_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 3);
+    case 5: return nn_set_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 3, .step_size_down = 2,
         .mode = NN_TRIANGULAR2);
-    default: return nn_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 4, .mode = NN_EXP_RANGE, .gamma = 0.9,
+    default: return nn_set_cyclic_lr(o, step, 0.1, 0.5, .step_size_up = 4, .mode = NN_EXP_RANGE, .gamma = 0.9,
                                  .base_momentum = 0.6, .max_momentum = 0.95);
     }
 }
@@ -428,28 +428,28 @@ static void cycles_move_the_momentum(void) {
     }
     tensor_t *w = first_weight();
     nn_optimizer_t *o = nn_adagrad(.list = &w, .count = 1);
-    CHECK(nn_one_cycle_lr(o, 0, 0.1, 10) == TENSOR_ERR_UNSUPPORTED);
+    CHECK(nn_set_one_cycle_lr(o, 0, 0.1, 10) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "adagrad has neither momentum nor beta1");
-    CHECK(nn_cyclic_lr(o, 5, 0.1, 0.5, .no_cycle_momentum = 1) == 0);
+    CHECK(nn_set_cyclic_lr(o, 5, 0.1, 0.5, .no_cycle_momentum = 1) == 0);
     CHECK_NEAR(nn_get_lr(o), 0.1 + 0.4 * 5 / 2000, 1e-15);
     nn_module_t *net = nn_linear(2, 2);
     nn_optimizer_t *with = nn_adam(net);
-    CHECK(nn_one_cycle_lr(with, 3, 0.1, 0) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: total_steps must be > 0 (got 0)");
-    CHECK(nn_one_cycle_lr(with, 3, 0.1, INT64_MIN) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: total_steps");
-    CHECK(nn_one_cycle_lr(with, 3, 0.1, 10, .pct_start = 3) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: pct_start must be in 0..1 (got 3)");
-    CHECK(nn_one_cycle_lr(with, 3, 0.1, 10, .pct_start = NAN) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: pct_start");
-    CHECK(nn_one_cycle_lr(with, 3, 0.1, 10, .anneal_strategy = 9) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "one_cycle_lr: anneal_strategy must be");
-    CHECK(nn_cyclic_lr(with, 3, 0.1, 1, .mode = 9) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "cyclic_lr: mode must be");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 0) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: total_steps must be > 0 (got 0)");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, INT64_MIN) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: total_steps");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .pct_start = 3) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start must be in 0..1 (got 3)");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .pct_start = NAN) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .anneal_strategy = 9) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: anneal_strategy must be");
+    CHECK(nn_set_cyclic_lr(with, 3, 0.1, 1, .mode = 9) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_cyclic_lr: mode must be");
     CHECK_NEAR(nn_get_lr(with), 1e-3, 1e-12);
     nn_optimizer_free(with);
     nn_free(net);
-    CHECK(nn_one_cycle_lr(NULL, 0, 0.1, 10) == TENSOR_ERR_POISONED);
+    CHECK(nn_set_one_cycle_lr(NULL, 0, 0.1, 10) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, "the optimizer is NULL");
     nn_optimizer_free(o);
 }

@@ -367,7 +367,7 @@ static int kit_export__tested(kit_export_state_t *x, tensor_graph_t *g, const ki
 
 static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e) {
     const char *name = e->name ? e->name : "step";
-    int64_t calls = tensor_graph_info(g).calls, streams = tensor_graph_info(g).streams;
+    int64_t calls = tensor_graph_info(g).calls, streams = tensor_graph_info(g).random_streams;
     uint64_t flash = 0, ram = 0;
     if (!kit_export__names(x, e)) { return 0; }
     if (!kit_export__collect(x, calls) || !kit_export__arguments(x, e)) { return 0; }

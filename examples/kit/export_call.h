@@ -16,7 +16,7 @@ typedef struct kit_call_t {
     const kit_arg_t *arg;               // nin inputs, then nout outputs
     const tensor_params_t *p;
     tensor_dtype_t compute;             // in which a formula is computed
-    tensor_generator_t rng;             // of its random numbers, if call.stream is -1
+    tensor_generator_t rng;             // of its random numbers, if call.random_stream is -1
 } kit_call_t;
 
 // Reads call i of the graph.   -> the call; without operands if there is no memory for them

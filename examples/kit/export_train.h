@@ -321,7 +321,7 @@ KIT_TEXT_FN int kit_write_cross_entropy_back(kit_export_state_t *x, const kit_ca
 KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const kit_call_t *c) {
     double p = c->p->dropout.p;
     unsigned long keep = (unsigned long)((1 - p) * 16777216.0 + 0.5);
-    long long n = c->arg[0].numel;
+    long long n = c->arg[0].numel, stream = x->call.random_stream;
     if (c->arg[0].dtype != TENSOR_F32) { return kit_cannot(x, "dropout: export_c.h knows f32 alone"); }
     kit_need(x, KIT_PHILOX);
     x->draws = 1;
@@ -329,8 +329,8 @@ KIT_TEXT_FN int kit_write_dropout(kit_export_state_t *x, const kit_call_t *c) {
     kit_declare(x, "y", &c->arg[1]);
     kit_line(x, "for (int i = 0; i < %lld; i += 4) {", n);
     kit_line(x, "    uint32_t word[4];");
-    if (x->call.stream >= 0) {
-        kit_line(x, "    k_philox(seed, stream + %lld, (uint32_t)i / 4, word);", (long long)x->call.stream);
+    if (stream >= 0) {
+        kit_line(x, "    k_philox(seed, stream + %lld, (uint32_t)i / 4, word);", stream);
     } else {
         kit_line(x, "    k_philox(%lluu, %lluu, (uint32_t)i / 4, word);", (unsigned long long)c->rng.seed,
                  (unsigned long long)c->rng.offset);
@@ -390,7 +390,7 @@ KIT_TEXT_FN int64_t kit_steps_of(const kit_export_state_t *x, const void *data, 
     for (int64_t i = 0; i < calls; i++) {
         tensor_graph_call_t call = tensor_graph_call(x->graph, i);
         if (strcmp(call.kernel->row->name, "step") != 0) { continue; }
-        for (int k = 2; k < call.inputs + call.outputs; k += 5) {
+        for (int k = TENSOR_STEP_HEAD; k < call.inputs + call.outputs; k += TENSOR_STEP_EACH) {
             n += tensor_graph_operand(&call, k).data == data;
         }
     }
@@ -403,7 +403,7 @@ KIT_TEXT_FN int64_t kit_step_count(const kit_export_state_t *x, int64_t calls) {
     for (int64_t i = 0; i < calls; i++) {
         tensor_graph_call_t call = tensor_graph_call(x->graph, i);
         if (strcmp(call.kernel->row->name, "step") != 0) { continue; }
-        for (int k = 2; k < call.inputs + call.outputs; k += 5) {
+        for (int k = TENSOR_STEP_HEAD; k < call.inputs + call.outputs; k += TENSOR_STEP_EACH) {
             int64_t n = kit_steps_of(x, tensor_graph_operand(&call, k).data, calls);
             if (each < 0) { each = n; }
             if (n != each) { return -1; }
@@ -448,19 +448,21 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, in
 }
 
 KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
-    const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
-    if (c->arg[1].data) { return kit_cannot(x, "step: export_c.h does not know gradient scalers"); }
+    const nn_update_t *u = (const nn_update_t *)c->arg[TENSOR_STEP_NUMBERS].data;
+    if (c->arg[TENSOR_STEP_SKIP].data) {
+        return kit_cannot(x, "step: export_c.h does not know gradient scalers");
+    }
     int group = kit_update(x, u);
     if (group < 0) { return kit_cannot(x, "step: export_c.h knows at most 16 groups"); }
     if (u->by_rows) { return kit_cannot(x, "step: export_c.h does not know sparse gradients"); }
+    const long long now = (long long)(u->at - x->update[0]->at);
     kit_line(x, "const double lr = rates[%d];", group);
     if (u->formula == NN_STEP_adam) {
-        kit_need(x, KIT_POWER);
-        kit_need(x, KIT_SQRT64);
+        kit_need(x, KIT_POWER), kit_need(x, KIT_SQRT64);
         kit_line(x, "const float size = (float)(-lr / (1 - k_power(%s, steps + %lld)));",
-                 kit_number(x, u->beta1, TENSOR_F64).text, (long long)(u->at - x->update[0]->at));
+                 kit_number(x, u->beta1, TENSOR_F64).text, now);
         kit_line(x, "const float root = (float)(1 / k_sqrt64(1 - k_power(%s, steps + %lld)));",
-                 kit_number(x, u->beta2, TENSOR_F64).text, (long long)(u->at - x->update[0]->at));
+                 kit_number(x, u->beta2, TENSOR_F64).text, now);
     } else {
         kit_line(x, "const float rate = (float)-lr;");
     }
@@ -468,26 +470,24 @@ KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
         kit_line(x, "const float shrink = (float)(1 - lr * %s);",
                  kit_number(x, u->weight_decay, TENSOR_F64).text);
     }
-    for (int i = 2; i + 4 < c->nin + c->nout; i += 5) {
-        const kit_arg_t *a = &c->arg[i];
+    for (int i = TENSOR_STEP_HEAD; i < c->nin + c->nout; i += TENSOR_STEP_EACH) {
+        const kit_arg_t *a = &c->arg[i], *rows = &a[TENSOR_STEP_ROWS];
         int states = 0;
-        if (a[4].dtype == TENSOR_I64 && a[4].data) {
+        if (rows->dtype == TENSOR_I64 && rows->data) {
             return kit_cannot(x, "step: export_c.h does not know sparse gradients");
         }
         if (a[0].dtype != TENSOR_F32) { return kit_cannot(x, "step: export_c.h knows f32 alone"); }
         kit_line(x, "{");
         x->depth++;
-        kit_declare(x, "p", &a[0]);
-        kit_declare(x, "grad", &a[1]);
+        kit_declare(x, "p", &a[TENSOR_STEP_PARAMETER]);
+        kit_declare(x, "grad", &a[TENSOR_STEP_GRADIENT]);
         for (int k = 0; k < 3; k++) {
-            if (!a[2 + k].data) { continue; }
-            kit_declare(x, kit_word("s%d", k).text, &a[2 + k]);
+            if (!a[TENSOR_STEP_STATES + k].data) { continue; }
+            kit_declare(x, kit_word("s%d", k).text, &a[TENSOR_STEP_STATES + k]);
             states = k + 1;
         }
         int early = u->formula == NN_STEP_sgd && states > 0;
-        if (early) {
-            kit_line(x, "const int first = steps + %lld == 1;", (long long)(u->at - x->update[0]->at));
-        }
+        if (early) { kit_line(x, "const int first = steps + %lld == 1;", now); }
         kit_for(x, "i", a[0].numel);
         kit_line(x, "float w = p[i], g = grad[i];");
         if (!kit_write_update(x, u, states)) { return 0; }

@@ -232,13 +232,13 @@ TEST_FN nn_module_t *detour_in_a_file(state_t *s, nn_module_t *m, nn_module_t *o
     return other;
 }
 TEST_FN nn_module_t *detour_in_a_checkpoint(state_t *s, nn_module_t *m, nn_module_t *other) {
-    nn_checkpoint_t c;
+    nn_training_t c;
     (void)s;
     memset(&c, 0, sizeof c);
     c.module = m, c.step = 7;
-    USE(nn_checkpoint_save)(a_path(), &c);
+    USE(nn_save_training)(a_path(), &c);
     c.module = other, c.step = 0;
-    USE(nn_checkpoint_load)(a_path(), &c);
+    USE(nn_load_training)(a_path(), &c);
     CHECK(c.step == 7);
     return other;
 }

@@ -20,8 +20,8 @@ static uint8_t *read_all(const char *path, size_t *n) {
     if (f) { fclose(f); }
     return p;
 }
-static nn_checkpoint_t checkpoint_of(int k, int64_t step) {
-    nn_checkpoint_t c;
+static nn_training_t checkpoint_of(int k, int64_t step) {
+    nn_training_t c;
     memset((void *)&c, 0, sizeof c);
     c.module = worlds[k].net;
     c.optimizer = worlds[k].opt;
@@ -36,8 +36,8 @@ static uint64_t world_hash(int k, int64_t step) {
     uint64_t h = TEST_HASH;
     size_t n, i;
     uint8_t *p;
-    nn_checkpoint_t c = checkpoint_of(k, step);
-    PROMISE(nn_checkpoint_save(checkpoint_probe, &c) == 0, "%s", tensor_error_text());
+    nn_training_t c = checkpoint_of(k, step);
+    PROMISE(nn_save_training(checkpoint_probe, &c) == 0, "%s", tensor_error_text());
     p = read_all(checkpoint_probe, &n);
     for (i = 0; i < n; i++) { h = (h ^ p[i]) * 1099511628211ull; }
     free(p);
@@ -88,8 +88,8 @@ static void checkpoint(const uint8_t *data, size_t size) {
     fclose(f);
     free(file);
     if (size && data[0] >= 128) {
-        nn_checkpoint_t c = checkpoint_of(k, step);
-        code = nn_checkpoint_load(checkpoint_path, &c);
+        nn_training_t c = checkpoint_of(k, step);
+        code = nn_load_training(checkpoint_path, &c);
         step = c.step;
     } else {
         code = nn_load_checkpoint(checkpoint_path, worlds[k].net, worlds[k].opt, &step);
