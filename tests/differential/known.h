@@ -232,8 +232,8 @@ static known_t knowns[] = {
     {"var var_dim var_dims std std_dim std_dims var_mean std_mean var_mean_dims std_mean_dims backward grad",
      "is -inf against inf", "slopes where no degree of freedom is left: PyTorch leaves out their sign", 0},
     {"linalg_householder_product ormqr", "nan against", "a NaN among the reflections reaches every column", 0},
-    {"bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
-    {"bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
     {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
@@ -569,6 +569,17 @@ static int shrunk(const program_t *p, const trace_t *a, int at, const char *name
     }
     return there && (strstr(what, " is inf against -inf") || strstr(what, " is -inf against inf"));
 }
+// Where an element is not the extreme one, the gradient of max and min is 0 times the result's, as PyTorch has it on
+// a GPU; on the CPU it is +0 there.
+static int beside_extreme(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, extreme = 0, slopes = 0;
+    (void)a, (void)at, (void)name;
+    for (k = 0; k < p->n; k++) {
+        extreme |= strcmp(name_of(&p->step[k]), "max") == 0 || strcmp(name_of(&p->step[k]), "min") == 0;
+        slopes |= is(&p->step[k], DO_grad) || is(&p->step[k], DO_backward);
+    }
+    return extreme && slopes && (strstr(what, " is inf against -inf") || strstr(what, " is -inf against inf"));
+}
 // An index of a tensor without elements is outside of it.
 static int nothing_to_index(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -788,6 +799,7 @@ static struct {
     {six, NULL, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
     {jumped, NULL, "whole numbers and whole multiples after rounding", 0},
     {shrunk, NULL, "the sign of softshrink's 0", 0},
+    {beside_extreme, NULL, "the sign of the 0 in a gradient of max or min", 0},
     {no_distance, NULL, "the slope between samples that are no distance apart", 0},
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
