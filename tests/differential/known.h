@@ -635,6 +635,12 @@ static int rounded_below_0(const program_t *p, const trace_t *a, int at, const c
     }
     return 0;
 }
+// autograd.functional.jvp differentiates a gradient by a zero, for which xlogy's is 0; torch.func.jvp has NaN too.
+static int no_logarithm(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    return s && s->via == JVP && strstr(what, "nan against ") && strstr(what, "element") &&
+           (strcmp(name, "kl_div") == 0 || strcmp(name, "xlogy") == 0);
+}
 // PyTorch rounds the slopes at the ends to halves, where those between are wider, as the distances are.
 static int gradient_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     int k, there = 0;
@@ -814,6 +820,7 @@ static struct {
     {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
     {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
+    {no_logarithm, NULL, "PyTorch at fault: xlogy by jvp where there is no logarithm", 0},
     {gradient_of_halves, NULL, "PyTorch rounds slopes at the ends to halves, where the result is wider", 0},
     {of_last_state, NULL, "the last state of a recurrent net is a step of its output", 0},
     {nearly_equal, NULL, "elements that rounding makes equal, or not", 0},
