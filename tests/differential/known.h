@@ -392,6 +392,18 @@ static int led_past(const program_t *p, const trace_t *a, int at, const char *na
     return changed && strcmp(name, "grad") == 0 && strstr(what, "there against") && strstr(what, "not there") &&
            record_at(a, at)->there;
 }
+// So a hook of such a view is not called: that of y in y = x.flatten(), z = y[:9], y.fill_(1) under no_grad,
+// z.sum().backward().
+static int led_past_hook(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, changed = 0, hooked_view = 0;
+    (void)at, (void)name;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        changed |= is(s, DO_init) || is(s, DO_poke);
+        hooked_view |= is(s, DO_hook) && s->in[0] >= 0 && storage_of(a, s->in[0]) != s->in[0];
+    }
+    return changed && hooked_view && strstr(what, "element");
+}
 static int inferred(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at), *t;
     int kind[MAX_DEPTH + 2], depth = 0, k;
@@ -796,6 +808,7 @@ static struct {
     {eps_of_halves, NULL, "PyTorch at fault: in f16 eps is 0", 0},
     {logic, deciding, "PyTorch at fault: the gradient of what logic in place has overwritten", 0},
     {led_past, NULL, "PyTorch's graph leads past a view whose base was changed", 0},
+    {led_past_hook, hooking, "PyTorch's graph leads past the hook of a view whose base was changed", 0},
     {inferred, NULL, "PyTorch records nothing for vjp and its like in inference mode", 0},
     {stale_view, NULL, "PyTorch 2.15 at fault: a view whose base was changed is a leaf until its grad_fn is read", 0},
     {ran_twice, NULL, "trapezoid: PyTorch saves nothing of a number", 0},
