@@ -234,6 +234,8 @@ static known_t knowns[] = {
     {"linalg_householder_product ormqr", "nan against", "a NaN among the reflections reaches every column", 0},
     {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
     {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
+    {"addcmul addcmul_", "\"\" against \"RuntimeError: value cannot be converted to type uint8_t",
+     "a negative number wraps, whether it is written -1 or -1.0", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
     {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
