@@ -178,6 +178,7 @@ static known_t knowns[] = {
     {"flatten broadcast_tensors", "leaf 0 against 1, 1", "PyTorch returns the input itself, the library a view of it", 0},
     {"cosine_similarity", "eps must be non-negative", "any eps is taken", 0},
     {"logcumsumexp", "by jvp: element", "PyTorch at fault: NaN, for the logarithm of a negative gradient", 0},
+    {"logcumsumexp", "by hvp: element", "PyTorch at fault: NaN, for the logarithm of a gradient of 0", 0},
     {"gelu module", "inf against -nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"gelu module", "inf against nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"pixel_shuffle pixel_unshuffle", "returned an invalid gradient", "no elements are taken", 0},
