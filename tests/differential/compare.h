@@ -110,8 +110,8 @@ TEST_FN int differ(const program_t *p, const trace_t *a, const trace_t *b, const
             continue;
         }
         if (x->kind != y->kind || x->var != y->var || x->there != y->there) {
-            snprintf(what, size, "%s: there against \"%c x%d\", %s", where, y->kind, y->var,
-                     y->there ? "there" : "not there");
+            snprintf(what, size, "%s: %s against \"%c x%d\", %s", where, x->there ? "there" : "not there",
+                     y->kind, y->var, y->there ? "there" : "not there");
             return 1000 + r;
         }
         if (!x->there) { continue; }

@@ -237,6 +237,8 @@ static known_t knowns[] = {
     {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
     {"addcmul addcmul_", "\"\" against \"RuntimeError: value cannot be converted to type uint8_t",
      "a negative number wraps, whether it is written -1 or -1.0", 0},
+    {"rms_norm", "must be a float", "weights of integers are refused", 0},
+    {"backward grad", "input 0 of layer_norm at", "rms_norm saves its input, PyTorch the input less its scale", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
     {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
@@ -406,6 +408,17 @@ static int led_past_hook(const program_t *p, const trace_t *a, int at, const cha
         hooked_view |= is(s, DO_hook) && s->in[0] >= 0 && storage_of(a, s->in[0]) != s->in[0];
     }
     return changed && hooked_view && strstr(what, "element");
+}
+// The gradient by a result of a gradient that was made of it: softmax along another dim than the last one hands on a
+// view of what it saves.
+static int made_of_result(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const record_t *r = record_at(a, at);
+    int k, there = 0;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        there |= strstr(is(s, DO_module) ? module_names[s->i[0]] : name_of(s), "softm") != NULL;
+    }
+    return there && r && !r->there && strcmp(name, "grad") == 0 && strstr(what, "\", there");
 }
 static int inferred(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at), *t;
@@ -810,6 +823,7 @@ static struct {
     {hooked, hooking, "autograd_grad gives hooked gradients", 0},
     {eps_of_halves, NULL, "PyTorch at fault: in f16 eps is 0", 0},
     {logic, deciding, "PyTorch at fault: the gradient of what logic in place has overwritten", 0},
+    {made_of_result, NULL, "the gradient of softmax's gradient by softmax's result", 0},
     {led_past, NULL, "PyTorch's graph leads past a view whose base was changed", 0},
     {led_past_hook, hooking, "PyTorch's graph leads past the hook of a view whose base was changed", 0},
     {inferred, NULL, "PyTorch records nothing for vjp and its like in inference mode", 0},
