@@ -237,6 +237,8 @@ static known_t knowns[] = {
     {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
     {"addcmul addcmul_", "\"\" against \"RuntimeError: value cannot be converted to type uint8_t",
      "a negative number wraps, whether it is written -1 or -1.0", 0},
+    {"index_add index_add_ index_add_alpha", "must have the same scalar type", "operands of several dtypes promote", 0},
+    {"linalg_lstsq", "INTERNAL ASSERT FAILED", "PyTorch at fault: it asks for a report", 0},
     {"rms_norm", "must be a float", "weights of integers are refused", 0},
     {"backward grad", "input 0 of layer_norm at", "rms_norm saves its input, PyTorch the input less its scale", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
