@@ -1012,7 +1012,7 @@ TENSOR_API tensor_t *tensor_asin(tensor_t *x);
 TENSOR_API tensor_t *tensor_asinh(tensor_t *x);
 TENSOR_API tensor_t *tensor_atan(tensor_t *x);
 TENSOR_API tensor_t *tensor_atanh(tensor_t *x);
-TENSOR_API tensor_t *tensor_bessel_j0(tensor_t *x);                     // Bessel, first kind
+TENSOR_API tensor_t *tensor_bessel_j0(tensor_t *x);                     // Bessel, first kind; 0 at infinity
 TENSOR_API tensor_t *tensor_bessel_j1(tensor_t *x);
 TENSOR_API tensor_t *tensor_bessel_y0(tensor_t *x);                     // second kind; NaN below 0
 TENSOR_API tensor_t *tensor_bessel_y1(tensor_t *x);

@@ -99,10 +99,12 @@ fi
 
 # ---- 32-bit pointers: files with sizes beyond them, the readers, the inputs of the fuzz targets ----
 
-# Whoever links: gcc with its own runtime (gcc-multilib), clang with its own; with sanitizers where they are there.
+# Whoever links: gcc with its own runtime (gcc-multilib), clang with its own; with sanitizers where they are there, else
+# with traps, which need no runtime.
 linked=
 printf '#include <stdio.h>\n#include <errno.h>\nint main(void) { return sizeof(void *) != 4; }\n' >"$out/four.c"
-for sanitizers in "-fsanitize=address,undefined -fno-sanitize-recover=all" ""; do
+for sanitizers in "-fsanitize=address,undefined -fno-sanitize-recover=all" "-fsanitize=undefined -fsanitize-trap=undefined" \
+    ""; do
     for c in "$CC -m32" "$CLANG -m32 -rtlib=compiler-rt --unwindlib=none -Wno-unused-command-line-argument"; do
         c="$c -msse2 -mfpmath=sse -idirafter /usr/include/$($CC -dumpmachine) $sanitizers"
         if [ -z "$linked" ] && $c "$out/four.c" -o "$out/four" 2>/dev/null && "$out/four"; then linked=$c; fi

@@ -19,8 +19,9 @@ for p in "$@"; do
         passed=$((passed + 1))
         echo "$(basename "$p"): $(tail -n 1 "$log")"
     else
+        status=$?                       # 124: out of time
         failed=$((failed + 1))
-        echo "$(basename "$p") failed, status $?:"
+        echo "$(basename "$p") failed, status $status:"
         grep -A 14 '^==[0-9]*==' "$log" | head -n 30 | sed 's/^/    /'
     fi
 done

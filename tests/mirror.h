@@ -93,7 +93,7 @@ TEST_FN int device_same(tensor_t *a, tensor_t *b) {
 }
 #else
 #define DEVICE_NAME "mirror"
-#define MIRROR_FAR ((uintptr_t)1 << 62)        // no address of the host has this bit
+#define MIRROR_FAR ((uintptr_t)1 << (8 * sizeof(uintptr_t) - 2))   // no address of 64 bits has this bit
 enum { MIRROR_ARGS = 600 };
 
 static int mirror_blocks, mirror_fail_alloc, mirror_fail_copy;

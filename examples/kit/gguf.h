@@ -308,8 +308,9 @@ kit_gguf_t *kit_gguf_parse(const void *data, size_t size, const char *name) {
         kit_file__fail(TENSOR_ERR_OUT_OF_MEMORY, name, NULL, -1, "out of memory");
         return NULL;
     }
+    if (!data) { data = "", size = 0; }
     f->begin = f->p = (const unsigned char *)data;
-    f->end = f->p + (data ? size : 0);
+    f->end = f->p + size;
     f->code = TENSOR_ERR_FORMAT;
     if (kit_gguf__read(f)) { return f; }
     if (strcmp(f->wrong, "out of memory") == 0) { f->code = TENSOR_ERR_OUT_OF_MEMORY; }

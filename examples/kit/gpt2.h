@@ -210,8 +210,8 @@ static const char *kit_gpt2__merges(kit_tokenizer_t *t, kit_gpt2__cursor_t c, ch
 
 kit_tokenizer_t *kit_gpt2_parse(const void *vocab, size_t vocab_size, const char *vocab_name,
                                 const void *merges, size_t merges_size, const char *merges_name) {
-    if (!vocab) { vocab_size = 0; }
-    if (!merges) { merges_size = 0; }
+    if (!vocab) { vocab = "", vocab_size = 0; }
+    if (!merges) { merges = "", merges_size = 0; }
     const kit_gpt2__cursor_t v = {(const unsigned char *)vocab, (const unsigned char *)vocab + vocab_size};
     const kit_gpt2__cursor_t m = {(const unsigned char *)merges, (const unsigned char *)merges + merges_size};
     kit_tokenizer_t *t = kit_tokenizer_new();

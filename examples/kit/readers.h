@@ -144,7 +144,7 @@ static int64_t kit_readers__pnm_number(kit_readers__text_t *t) {
 }
 
 tensor_t *kit_parse_pnm(const void *data, size_t size, const char *name) {
-    if (!data) { size = 0; }
+    if (!data) { data = "", size = 0; }
     kit_readers__text_t t = {(const unsigned char *)data, (const unsigned char *)data + size};
     int kind = size > 2 && t.p[0] == 'P' ? t.p[1] - '0' : 0;
     if (kind != 2 && kind != 3 && kind != 5 && kind != 6) {

@@ -178,6 +178,7 @@ static known_t knowns[] = {
     {"flatten broadcast_tensors", "leaf 0 against 1, 1", "PyTorch returns the input itself, the library a view of it", 0},
     {"cosine_similarity", "eps must be non-negative", "any eps is taken", 0},
     {"logcumsumexp", "by jvp: element", "PyTorch at fault: NaN, for the logarithm of a negative gradient", 0},
+    {"logcumsumexp", "by hvp: element", "PyTorch at fault: NaN, for the logarithm of a gradient of 0", 0},
     {"gelu module", "inf against -nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"gelu module", "inf against nan", "gelu(-inf) is 0, gelu(inf) is inf", 0},
     {"pixel_shuffle pixel_unshuffle", "returned an invalid gradient", "no elements are taken", 0},
@@ -232,8 +233,14 @@ static known_t knowns[] = {
     {"var var_dim var_dims std std_dim std_dims var_mean std_mean var_mean_dims std_mean_dims backward grad",
      "is -inf against inf", "slopes where no degree of freedom is left: PyTorch leaves out their sign", 0},
     {"linalg_householder_product ormqr", "nan against", "a NaN among the reflections reaches every column", 0},
-    {"bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
-    {"bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against -nan", "PyTorch at fault: 0 at inf", 0},
+    {"bessel_j0 bessel_j1 bessel_y0 bessel_y1", "0 against nan", "PyTorch at fault: 0 at inf", 0},
+    {"addcmul addcmul_", "\"\" against \"RuntimeError: value cannot be converted to type uint8_t",
+     "a negative number wraps, whether it is written -1 or -1.0", 0},
+    {"index_add index_add_ index_add_alpha", "must have the same scalar type", "operands of several dtypes promote", 0},
+    {"linalg_lstsq", "INTERNAL ASSERT FAILED", "PyTorch at fault: it asks for a report", 0},
+    {"rms_norm", "must be a float", "weights of integers are refused", 0},
+    {"backward grad", "input 0 of layer_norm at", "rms_norm saves its input, PyTorch the input less its scale", 0},
     {"optimize", "ZeroDivisionError", "PyTorch at fault: Adafactor of no elements", 0},
     {"geqrf", "requires grad 0, leaf 1 against 1, 0", "what has no gradient does not require one", 0},
     {"svd_lowrank pca_lowrank", "element", "by random projections", 0},
@@ -391,6 +398,29 @@ static int led_past(const program_t *p, const trace_t *a, int at, const char *na
     }
     return changed && strcmp(name, "grad") == 0 && strstr(what, "there against") && strstr(what, "not there") &&
            record_at(a, at)->there;
+}
+// So a hook of such a view is not called: that of y in y = x.flatten(), z = y[:9], y.fill_(1) under no_grad,
+// z.sum().backward().
+static int led_past_hook(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, changed = 0, hooked_view = 0;
+    (void)at, (void)name;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        changed |= is(s, DO_init) || is(s, DO_poke);
+        hooked_view |= is(s, DO_hook) && s->in[0] >= 0 && storage_of(a, s->in[0]) != s->in[0];
+    }
+    return changed && hooked_view && strstr(what, "element");
+}
+// The gradient by a result of a gradient that was made of it: softmax along another dim than the last one hands on a
+// view of what it saves.
+static int made_of_result(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const record_t *r = record_at(a, at);
+    int k, there = 0;
+    for (k = 0; k < p->n; k++) {
+        const step_t *s = &p->step[k];
+        there |= strstr(is(s, DO_module) ? module_names[s->i[0]] : name_of(s), "softm") != NULL;
+    }
+    return there && r && !r->there && strcmp(name, "grad") == 0 && strstr(what, "\", there");
 }
 static int inferred(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at), *t;
@@ -569,6 +599,17 @@ static int shrunk(const program_t *p, const trace_t *a, int at, const char *name
     }
     return there && (strstr(what, " is inf against -inf") || strstr(what, " is -inf against inf"));
 }
+// Where an element is not the extreme one, the gradient of max and min is 0 times the result's, as PyTorch has it on
+// a GPU; on the CPU it is +0 there.
+static int beside_extreme(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    int k, extreme = 0, slopes = 0;
+    (void)a, (void)at, (void)name;
+    for (k = 0; k < p->n; k++) {
+        extreme |= strcmp(name_of(&p->step[k]), "max") == 0 || strcmp(name_of(&p->step[k]), "min") == 0;
+        slopes |= is(&p->step[k], DO_grad) || is(&p->step[k], DO_backward);
+    }
+    return extreme && slopes && (strstr(what, " is inf against -inf") || strstr(what, " is -inf against inf"));
+}
 // An index of a tensor without elements is outside of it.
 static int nothing_to_index(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     const step_t *s = step_at(p, a, at);
@@ -623,6 +664,12 @@ static int rounded_below_0(const program_t *p, const trace_t *a, int at, const c
         if (fabs(x->v[k]) <= (x->dtype == TENSOR_F64 ? 1e-12 : 1e-6)) { return 1; }
     }
     return 0;
+}
+// autograd.functional.jvp differentiates a gradient by a zero, for which xlogy's is 0; torch.func.jvp has NaN too.
+static int no_logarithm(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
+    const step_t *s = step_at(p, a, at);
+    return s && s->via == JVP && strstr(what, "nan against ") && strstr(what, "element") &&
+           (strcmp(name, "kl_div") == 0 || strcmp(name, "xlogy") == 0);
 }
 // PyTorch rounds the slopes at the ends to halves, where those between are wider, as the distances are.
 static int gradient_of_halves(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
@@ -778,7 +825,9 @@ static struct {
     {hooked, hooking, "autograd_grad gives hooked gradients", 0},
     {eps_of_halves, NULL, "PyTorch at fault: in f16 eps is 0", 0},
     {logic, deciding, "PyTorch at fault: the gradient of what logic in place has overwritten", 0},
+    {made_of_result, NULL, "the gradient of softmax's gradient by softmax's result", 0},
     {led_past, NULL, "PyTorch's graph leads past a view whose base was changed", 0},
+    {led_past_hook, hooking, "PyTorch's graph leads past the hook of a view whose base was changed", 0},
     {inferred, NULL, "PyTorch records nothing for vjp and its like in inference mode", 0},
     {stale_view, NULL, "PyTorch 2.15 at fault: a view whose base was changed is a leaf until its grad_fn is read", 0},
     {ran_twice, NULL, "trapezoid: PyTorch saves nothing of a number", 0},
@@ -788,6 +837,7 @@ static struct {
     {six, NULL, "PyTorch at fault: 1/6 of hardsigmoid and hardswish in f64 is that of f32", 0},
     {jumped, NULL, "whole numbers and whole multiples after rounding", 0},
     {shrunk, NULL, "the sign of softshrink's 0", 0},
+    {beside_extreme, NULL, "the sign of the 0 in a gradient of max or min", 0},
     {no_distance, NULL, "the slope between samples that are no distance apart", 0},
     {shared_with_excluded, NULL, "PyTorch at fault: what index_reduce excludes takes a share of the gradient", 0},
     {nothing_to_index, NULL, "an index is looked at where x has no elements, too", 0},
@@ -802,6 +852,7 @@ static struct {
     {of_order_0, NULL, "PyTorch at fault: the gradient of dist of order 0", 0},
     {shared_with_bounds, on_a_bound, "clamp_tensor passes the gradient on at its bounds, PyTorch shares it", 0},
     {singular, NULL, "the inverse of what is singular except for rounding errors", 0},
+    {no_logarithm, NULL, "PyTorch at fault: xlogy by jvp where there is no logarithm", 0},
     {gradient_of_halves, NULL, "PyTorch rounds slopes at the ends to halves, where the result is wider", 0},
     {of_last_state, NULL, "the last state of a recurrent net is a step of its output", 0},
     {nearly_equal, NULL, "elements that rounding makes equal, or not", 0},

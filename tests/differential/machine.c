@@ -668,7 +668,7 @@ int main(int argc, char **argv) {
             check_program(&p, -1, print);
         }
         // Fewer need not reach every function; of so many some more may be needed for a rare one.
-        for (; count >= 1200 && j < count + 600 && !all_called(); j++) {
+        for (; count >= 1200 && j < count + 2400 && !all_called(); j++) {
             generate(&p, first + j);
             check_program(&p, -1, print);
         }
