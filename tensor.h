@@ -7676,8 +7676,13 @@ TENSOR__INLINE V_D TENSOR__K(d_of_f)(V_F v) {
 // ---- Built on the vocabulary: from here on one text for all passes
 #define V_ABS(v) V_OF(VI_AND(V_BITS(v), VI_SET(0x7FFFFFFF)))
 #define V_NEG(v) V_OF(VI_XOR(V_BITS(v), VI_SET(-0x7FFFFFFF - 1)))
+#if TENSOR__PASS == 3       // one instruction, which compilers do not find
+#define V_COPYSIGN(mag, sgn)                                                                                 \
+    V_OF(_mm512_ternarylogic_epi32(VI_SET(0x7FFFFFFF), V_BITS(mag), V_BITS(sgn), 0xCA))
+#else
 #define V_COPYSIGN(mag, sgn) V_OF(VI_OR(VI_AND(V_BITS(mag), VI_SET(0x7FFFFFFF)), \
                                         VI_AND(V_BITS(sgn), VI_SET(-0x7FFFFFFF - 1))))
+#endif
 // On bits: -ffast-math folds every test on values.
 #if TENSOR__PASS == 3
 #define V_ISNAN(v) _mm512_fpclass_ps_mask(v, 0x81)
@@ -8798,31 +8803,34 @@ TENSOR__FN V_F TENSOR__K(fmod)(V_F a, V_F b) { return TENSOR__K(lanes2)(fmod, a,
 TENSOR__FN V_F TENSOR__K(remainder)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__remainder_f64, a, b); }
 TENSOR__FN V_F TENSOR__K(floordiv)(V_F a, V_F b) { return TENSOR__K(lanes2)(tensor__floordiv_f64, a, b); }
 
+// No kernel writes the lists of its operands: without the promise of restrict they are read again for every
+// vector, which costs as much as the sum of two of them.
+#define TENSOR__LISTS const void *const *TENSOR__RESTRICT in, void *const *TENSOR__RESTRICT out
+// Blocks of a group, and small operands, are in a cache already.
+#define TENSOR__AHEAD(p) if (n > 8192) { V_AHEAD((const float *)(p) + i, 128); } else (void)0
+
 #define TENSOR__FORWARD(name, f, ...)                                                                        \
-    TENSOR__BETWEEN void TENSOR__K(f_##name)(const void *const *in, void *const *out, const double *p,       \
-                                             int64_t n) {                                                    \
+    TENSOR__BETWEEN void TENSOR__K(f_##name)(TENSOR__LISTS, const double *p, int64_t n) {                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) {                                                               \
-            V_AHEAD((const float *)in[0] + i, 128);                                                          \
-            V_AHEAD((const float *)out[0] + i, 128);                                                         \
+            TENSOR__AHEAD(in[0]);                                                                            \
+            TENSOR__AHEAD(out[0]);                                                                           \
             __VA_ARGS__                                                                                      \
             V_STORE((float *)out[0] + i, f);                                                                 \
         }                                                                                                    \
     }
 
 #define TENSOR__BACKWARD(name, ...)                                                                          \
-    TENSOR__BETWEEN void TENSOR__K(b_##name)(const void *const *in, void *const *out, const double *p,       \
-                                             int64_t n) {                                                    \
+    TENSOR__BETWEEN void TENSOR__K(b_##name)(TENSOR__LISTS, const double *p, int64_t n) {                    \
         (void)in, (void)p;                                                                                   \
         for (int64_t i = 0; i < n; i += V_N) { __VA_ARGS__ }                                                 \
     }
 #define TENSOR__PUT(k, f) if (out[k]) { V_STORE((float *)out[k] + i, f); }
 #define TENSOR__ONE(ID, name, kind, f, dA, ...)                                                              \
     TENSOR__FORWARD(name, f, )                                                                               \
-    TENSOR__BACKWARD(name, V_AHEAD((const float *)in[4] + i, 128); V_AHEAD((const float *)out[0] + i, 128);  \
-                     V_STORE((float *)out[0] + i, dA);)
+    TENSOR__BACKWARD(name, TENSOR__AHEAD(in[4]); TENSOR__AHEAD(out[0]); V_STORE((float *)out[0] + i, dA);)
 #define TENSOR__TWO(ID, name, kind, f, dA, dB, ...)                                                          \
-    TENSOR__FORWARD(name, f, V_AHEAD((const float *)in[1] + i, 128);)                                        \
+    TENSOR__FORWARD(name, f, TENSOR__AHEAD(in[1]);)                                                          \
     TENSOR__BACKWARD(name, TENSOR__PUT(0, dA) TENSOR__PUT(1, dB))
 #define TENSOR__THREE(ID, name, kind, f, dA, dB, dC, ...)                                                    \
     TENSOR__FORWARD(name, f, )                                                                               \
@@ -8838,6 +8846,8 @@ TENSOR_OPS_COMPARE(TENSOR__X)
 
 #undef TENSOR__FORWARD
 #undef TENSOR__BACKWARD
+#undef TENSOR__AHEAD
+#undef TENSOR__LISTS
 
 // ------------------------------------------------------------------------------
 // >>kernel-reduce                                  MARK: leaves of reductions
@@ -32048,6 +32058,8 @@ typedef struct tensor__member_t {
     uint8_t way[TENSOR__ITER_ARGS];     // TENSOR__AS_IT_IS ..: how an argument becomes what bodies read
     int local[TENSOR__ITER_ARGS];       // place of the temporary that an argument is
     int block[TENSOR__ITER_ARGS];       // place of its elements in the compute type
+    int plain;                          // its body reads and writes all of them where they are
+    int step[TENSOR__ITER_ARGS];        // bytes from one block of an argument to the next; 0 = it stays
     tensor__reduce_t *reduce;           // of a reduction, else NULL
     tensor__acc_t *leaf;                // what each of its leaves gives
 } tensor__member_t;
@@ -32066,7 +32078,14 @@ typedef struct tensor__maker_t {
 typedef struct tensor__walked_t {
     const char *data;
     int size;                           // bytes of an element
+    int share;                          // bytes of a block that are fetched during each call
 } tensor__walked_t;
+
+// What the body of a plain call is given for the block at hand.
+typedef struct tensor__given_t {
+    const void *in[TENSOR__ITER_ARGS];
+    void *out[TENSOR__ITER_ARGS];
+} tensor__given_t;
 
 // Pointwise calls that run together, block after block, and reductions of all that they read or write.
 typedef struct tensor__group_t {
@@ -32078,6 +32097,7 @@ typedef struct tensor__group_t {
     int64_t numel, block, share;        // elements: of each call, of a block, of a task
     int64_t chunk, per;                 // elements that reductions add up in one go, and its tasks
     int64_t tasks, begin, count;        // what the next run does: count tasks from begin on
+    uint64_t given;                     // place in a worker's room of what each plain call is given
 } tensor__group_t;
 
 // The gradient that a leaf has after the step.
@@ -33735,6 +33755,16 @@ TENSOR__FN void tensor__member_plan(tensor__unit_t *s, int k, int64_t at, tensor
     }
 }
 
+// Settles how far the operands of a call move from block to block, which have their size now.
+TENSOR__FN void tensor__member_steps(const tensor__group_t *v, tensor__member_t *m) {
+    m->plain = !m->reduce && !m->it.copies;
+    for (int a = 0; a < m->it.nin + m->it.nout; a++) {
+        int moves = m->way[a] == TENSOR__AS_IT_IS && m->local[a] < 0;
+        m->step[a] = moves ? (int)v->block * m->it.arg[a].size : 0;
+        if (m->way[a] == TENSOR__CONVERTED || m->way[a] == TENSOR__WALKED) { m->plain = 0; }
+    }
+}
+
 // Plans the group of a unit for the kernels of now. -> bytes of room that a worker needs
 TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     tensor__group_t *v = s->group;
@@ -33761,7 +33791,13 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
     v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
     v->count = v->tasks - v->begin;
-    return r.end * (uint64_t)v->block;
+
+    for (int k = 0; k < v->n; k++) { tensor__member_steps(v, &v->member[k]); }
+    for (int i = 0; i < v->walks; i++) {
+        v->walked[i].share = ((int)v->block * v->walked[i].size / v->n + 64) & ~63;
+    }
+    v->given = (r.end * (uint64_t)v->block + 63) & ~(uint64_t)63;
+    return v->given + (uint64_t)v->n * sizeof(tensor__given_t);
 }
 
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
@@ -34075,6 +34111,38 @@ TENSOR__INLINE void tensor__member_inputs(const tensor__group_t *v, const tensor
     }
 }
 
+// Runs the body of a call on n elements.
+TENSOR__INLINE void tensor__member_body(const tensor__iter_t *it, const void *const *in, void *const *out,
+                                        int64_t n) {
+    int64_t whole = n & ~(int64_t)(it->lanes - 1);
+    if (whole) { it->body(in, out, it->p, whole); }
+    if (whole < n) { tensor__member_tail(it, in, out, whole, n - whole); }
+}
+
+// What the body of a plain call is given for the block that begins with element `first`.
+TENSOR__FN void tensor__member_give(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
+                                    char *room, tensor__given_t *y) {
+    const tensor__iter_t *it = &m->it;
+    for (int k = 0; k < it->nslots; k++) { y->in[k] = NULL; }
+    for (int k = 0; k < it->nout; k++) {
+        int a = it->nin + k;
+        y->out[k] = m->way[a] == TENSOR__ABSENT ? NULL : tensor__member_at(v, m, a, first, room);
+    }
+    tensor__member_inputs(v, m, first, 0, room, y->in, NULL);
+}
+
+// Runs a plain call on n elements, then moves on to the next block. A call takes some hundred cycles.
+TENSOR__INLINE void tensor__member_plain(const tensor__member_t *m, tensor__given_t *y, int64_t n) {
+    const tensor__iter_t *it = &m->it;
+    tensor__member_body(it, y->in, y->out, n);
+    for (int a = 0; a < it->nin; a++) {
+        if (m->step[a]) { y->in[it->slot[a]] = (const char *)y->in[it->slot[a]] + m->step[a]; }
+    }
+    for (int k = 0; k < it->nout; k++) {
+        if (m->step[it->nin + k]) { y->out[k] = (char *)y->out[k] + m->step[it->nin + k]; }
+    }
+}
+
 // Runs one call of a group on n elements, a block at most.
 TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__member_t *m, int64_t first,
                                    int64_t n, char *room) {
@@ -34096,9 +34164,7 @@ TENSOR__FN void tensor__member_run(const tensor__group_t *v, const tensor__membe
     if (it->copies && m->way[1] == TENSOR__CONVERTED) {     // a cast is the conversion alone
         out[0] = (void *)(uintptr_t)in[0];
     } else if (in[0] != out[0] || !it->copies) {
-        int64_t whole = n & ~(int64_t)(it->lanes - 1);
-        if (whole) { it->body(in, out, it->p, whole); }
-        if (whole < n) { tensor__member_tail(it, in, out, whole, n - whole); }
+        tensor__member_body(it, in, out, n);
     }
     for (int k = 0; k < it->nout; k++) {
         int a = it->nin + k;
@@ -34115,9 +34181,9 @@ TENSOR__INLINE void tensor__group_fetch(const tensor__group_t *v, int k, int64_t
     if (n <= 0) { return; }
     for (int i = 0; i < v->walks; i++) {
         const tensor__walked_t *x = &v->walked[i];
-        const char *at = x->data + (first + n * k / v->n) * x->size;
-        const char *end = x->data + (first + n * (k + 1) / v->n) * x->size;
-        for (; at < end; at += 64) { TENSOR__PREFETCH_SECOND(at); }
+        const char *block = x->data + first * x->size;
+        int64_t end = tensor__least(n * x->size, (int64_t)(k + 1) * x->share);
+        for (int64_t at = (int64_t)k * x->share; at < end; at += 64) { TENSOR__PREFETCH_SECOND(block + at); }
     }
 }
 
@@ -34127,12 +34193,21 @@ TENSOR__FN void tensor__group_task(void *arg, int64_t task, int worker) {
     int64_t chunk = (v->begin + task) / v->per;
     int64_t first = chunk * v->chunk + (v->begin + task) % v->per * v->share;
     int64_t end = tensor__least(tensor__least(v->numel, (chunk + 1) * v->chunk), first + v->share);
+    tensor__given_t *given = (tensor__given_t *)(void *)(room + v->given);
     tensor__group_spread(v, tensor__least(end - first, v->block), room);
+    for (int k = 0; k < v->n; k++) {
+        if (v->member[k].plain) { tensor__member_give(v, &v->member[k], first, room, &given[k]); }
+    }
     for (; first < end; first += v->block) {
         int64_t n = tensor__least(end - first, v->block);
         for (int k = 0; k < v->n; k++) {
+            const tensor__member_t *m = &v->member[k];
             tensor__group_fetch(v, k, first + v->block);
-            tensor__member_run(v, &v->member[k], first, n, room);
+            if (m->plain) {
+                tensor__member_plain(m, &given[k], n);
+            } else {
+                tensor__member_run(v, m, first, n, room);
+            }
         }
     }
 }

@@ -6964,7 +6964,8 @@ TENSOR__FN tensor_t *nn__embedding_front(tensor_t *index, tensor_t *w, int64_t r
 NN__OWN_FRONT(embedding, a, , nn__embedding_front(a.index, a.weight, a.padding_idx, a.max_norm, a.norm_type,
                                                a.scale_grad_by_freq, a.sparse))
 
-// The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU.
+// The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU. slot NULL: the bags are
+// the rows of index, so all of them are `longest` long.
 typedef struct nn__bags_t {
     tensor_t *bag, *slot;
     int64_t n, bags, longest;
@@ -7005,7 +7006,7 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
     return 1;
 }
 
-// Fills bag and slot from the offsets (data NULL = none: the rows of index). -> 1, or 0 with an error
+// Fills bag and slot from the offsets (data NULL = there are none). -> 1, or 0 with an error
 TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_arg_t *offsets,
                             nn__bags_t *u) {
     static const char op[] = "embedding_bag";
@@ -7014,13 +7015,8 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
     if (!bag || !slot) { return 0; }
     for (int64_t b = 0; b < u->bags; b++) {
         int64_t first, end = u->n;
-        if (!offsets->data) {
-            first = b * a->index->dims[1];
-            end = first + a->index->dims[1];
-        } else {
-            first = nn__index(offsets, b);
-            if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
-        }
+        first = nn__index(offsets, b);
+        if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
 
         int in_order = first >= 0 && first <= end && end <= u->n;
         if (!in_order || (b == 0 && first != 0) || (b == u->bags - 1 && end != u->n)) {
@@ -7038,6 +7034,16 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
     return 1;
 }
 
+// The rows of index are the bags: made by ops, so that a step can be captured. -> 1, or 0 with an error
+TENSOR__FN int nn__bag_rows(nn__bags_t *u, int64_t each) {
+    const int64_t dims[2] = {u->bags, each};
+    u->slot = NULL;
+    u->longest = u->bags ? each : 0;
+    tensor_t *row = (tensor_unsqueeze)((tensor_arange)(0, (double)u->bags, 1, TENSOR_I64), 1);
+    u->bag = (tensor_flatten)((tensor_expand_n)(row, dims, 2), 0, -1);
+    return !(tensor_is_poison)(u->bag);
+}
+
 // -> 1, or 0 with an error
 TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *u) {
     static const char op[] = "embedding_bag";
@@ -7046,11 +7052,12 @@ TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *
     memset((void *)&arg, 0, sizeof arg);
     u->n = a->index->numel;
     u->bags = nn__max(offsets ? offsets->dims[0] - (a->include_last_offset != 0) : a->index->dims[0], 0);
+    if (!offsets) { return nn__bag_rows(u, a->index->dims[1]); }
     u->longest = 0;
     u->bag = (tensor_zero_)(nn__host_tensor(&u->n, 1, TENSOR_I64));
     u->slot = nn__host_tensor(&u->n, 1, TENSOR_I64);
     if ((tensor_is_poison)(u->bag) || (tensor_is_poison)(u->slot)) { return 0; }
-    if (offsets && offsets->numel > 0) {
+    if (offsets->numel > 0) {
         tensor_t *c = (tensor_to)(nn__contiguous(offsets), TENSOR_CPU);
         if ((tensor_is_poison)(c)) { return 0; }
         arg.data = TENSOR__(host)(c, TENSOR_SHAPE_FROM_DATA, op);
@@ -7058,6 +7065,19 @@ TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *
         if (!arg.data) { return 0; }
     }
     return nn__bag_fill(a, &arg, u);
+}
+
+// Which of the n indices is in each place of the bags, `all` of them; n = none is.
+TENSOR__FN tensor_t *nn__bag_order(const nn__bags_t *u, int64_t all) {
+    if (!u->slot && u->longest > 0) { return (tensor_arange)(0, (double)u->n, 1, TENSOR_I64); }
+    if (!u->slot) { return (tensor_full_n)(&all, 1, (double)u->n, TENSOR_I64); }
+    tensor_t *row = (tensor_fill_)(nn__host_tensor(&all, 1, TENSOR_I64), (double)u->n);
+    int64_t *to = (int64_t *)TENSOR__(host)(row, TENSOR_HOST_WRITE, "embedding_bag");
+    const int64_t *bag = (const int64_t *)TENSOR__(host)(u->bag, TENSOR_HOST_READ, "embedding_bag");
+    const int64_t *slot = (const int64_t *)TENSOR__(host)(u->slot, TENSOR_HOST_READ, "embedding_bag");
+    if (!to || !bag || !slot) { return TENSOR__(poison); }
+    for (int64_t i = 0; i < u->n; i++) { to[bag[i] * u->longest + slot[i]] = i; }
+    return row;
 }
 
 // The largest of each bag: rows x of width elements side by side, with -inf (row n) after the end of a bag. A
@@ -7071,12 +7091,8 @@ TENSOR__FN tensor_t *nn__bag_max(tensor_t *x, tensor_t *keep, const nn__bags_t *
     }
     tensor_t *const list[2] = {x, (tensor_unsqueeze)(nn__like(&width, 1, -INFINITY, on), 0)};
     x = (tensor_cat_n)(list, 2, 0);
-    tensor_t *row = (tensor_fill_)(nn__host_tensor(&all, 1, TENSOR_I64), (double)u->n);
-    int64_t *to = (int64_t *)TENSOR__(host)(row, TENSOR_HOST_WRITE, "embedding_bag");
-    const int64_t *bag = (const int64_t *)TENSOR__(host)(u->bag, TENSOR_HOST_READ, "embedding_bag");
-    const int64_t *slot = (const int64_t *)TENSOR__(host)(u->slot, TENSOR_HOST_READ, "embedding_bag");
-    if (!to || !bag || !slot) { return TENSOR__(poison); }
-    for (int64_t i = 0; i < u->n; i++) { to[bag[i] * u->longest + slot[i]] = i; }
+    tensor_t *row = nn__bag_order(u, all);
+    if ((tensor_is_poison)(row)) { return row; }
     x = (tensor_index_select)(x, 0, nn__beside(row, on));
     x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
     return (tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0);

@@ -1,10 +1,10 @@
 """compiled.py - steps of this library, as they are and as replays of a capture, beside torch.compile (Inductor, optimizer
 included), jax.jit (of the whole training step, buffers donated) and ONNX Runtime (inference; the network as torch exports
-it), where these are installed. Each column is a process
-that has compiled its step; they take turns, a sample of about 50 ms each, pinned to the same processors. With one thread
-the time is the processor's, so that other programs disturb it less. Two columns are bounds: how much of a replay is in
-kernels, and the floor (floor.h): its bytes at the bandwidth or its operations at the peak that are measured in these
-turns. A goal is met where the factor is, or, but for the chain, where a replay is near its bound.
+it), where these are installed. Each column is a process that has compiled its step; they take turns, a sample of about
+50 ms each, pinned to the same processors. With one thread the time is the processor's, so that other programs disturb it
+less. Two columns are bounds: how much of a replay is in kernels, and the floor (floor.h): of its calls, one after the
+other, the bytes at the bandwidth or the operations at the peak that are measured in these turns, whichever takes longer. A
+goal is met where the factor is, or, but for the chain, where a replay is near its bound.
 
 usage: compiled.py BUILD_DIR [--threads N] [--rounds N] [ROW...]       (make bench-compiled)
        compiled.py torch|jax|onnxruntime ROW THREADS                              a column: "ready", then a figure for each line read

@@ -1,17 +1,31 @@
-// floor.h - what a captured step cannot be faster than on this machine: the bytes that it has to move and the
-// operations of its products, timed by loops that do nothing else.
+// floor.h - the least that a captured step takes on this machine: its calls one after the other, each of them
+// the longer of the bytes that it has to move and the operations of its products, timed by loops that do
+// nothing else.
 //
-// Bytes are those of inputs, once each, and of what a step leaves changed, once each: values between its
-// calls could stay in caches, and are not counted. Operations are those of products, convolutions, attention and
-// recurrent layers; all others are not counted. So no program reaches the floor of a step with many
-// functions (tanh, exp) in it.
+// Bytes are those of inputs and of what a step leaves changed, where a call reads or writes them: forward
+// reads the weights, backward reads them again, and an optimizer reads and writes them with its states. The
+// loops go through that memory itself and in that order, so what a cache has kept for the step it has kept for
+// them. Values between calls could stay in caches, and are not counted; calls of a group count as one.
+// Operations are those of products, convolutions, attention and recurrent layers; all others are not counted.
+// So no program reaches the floor of a step with many functions (tanh, exp) in it. The longer of all bytes
+// and all operations would be less than this: an optimizer waits for gradients, and has no products to do
+// while its memory comes.
 #ifndef BENCH_FLOOR_H
 #define BENCH_FLOOR_H
 
+// Memory that a call reads, writes or changes.
+typedef struct floor_part_t {
+    char *data;
+    size_t bytes;
+    int reads, writes;
+} floor_part_t;
+enum { FLOOR_SIDE = 384, FLOOR_PARTS = 16384 };
+
 typedef struct floor_t {
-    double flops;
-    size_t read, written;       // bytes
-    char *memory;               // as much of it: what is read and written comes first
+    double flops, bound;        // operations of all products, and of the calls that take longer for them
+    double read, written;       // bytes of all calls
+    int parts;
+    floor_part_t part[FLOOR_PARTS];     // of the calls that take longer for their bytes
     tensor_t *a, *b;            // two matrices whose product measures the peak
 } floor_t;
 
@@ -22,101 +36,148 @@ static double floor_now(void) {
     return floor_threads == 1 ? (double)clock() / CLOCKS_PER_SEC : bench_now();
 }
 
-// A storage of the step; at most as many bytes of it are read or written as there are.
-typedef struct floor_memory_t {
-    const void *storage;
-    uint64_t bytes, read, written;
-} floor_memory_t;
-enum { FLOOR_SIDE = 384, FLOOR_MEMORIES = 4096 };
-
 // Whether a call reads some rows of its first operand: as many bytes as its result has.
 static int floor_takes_rows(const char *op) {
     return !strcmp(op, "embedding") || !strcmp(op, "gather") || !strncmp(op, "index", 5);
 }
 
-static void floor_call(floor_memory_t *list, int *n, const tensor_graph_call_t *call) {
+// Adds what a call moves to the parts from `first` on, which are those of its group.
+static void floor_call(floor_t *f, int first, const tensor_graph_call_t *call) {
     for (int i = 0; i < call->inputs + call->outputs; i++) {
         const tensor_graph_operand_t o = tensor_graph_operand(call, i);
         if (o.place != TENSOR_GRAPH_INPUT && o.place != TENSOR_GRAPH_OUTPUT) { continue; }
         const tensor_arg_t *a = &call->kernel->arg[i];
-        int k = 0;
-        while (k < *n && list[k].storage != a->storage) { k++; }
-        if (k == FLOOR_MEMORIES) { continue; }
-        floor_memory_t *m = &list[k];
-        if (k == *n) {
-            memset(m, 0, sizeof *m);
-            m->storage = a->storage;
-            m->bytes = a->storage->bytes;
-            ++*n;
+        char *data = (char *)(a->contiguous ? a->data : a->storage->data);
+        const size_t there = a->storage->bytes - (size_t)(data - (char *)a->storage->data);
+        int k = first;
+        while (k < f->parts && f->part[k].data != data) { k++; }
+        if (k == FLOOR_PARTS) { continue; }
+        floor_part_t *p = &f->part[k];
+        if (k == f->parts) {
+            memset(p, 0, sizeof *p);
+            p->data = data;
+            f->parts++;
         }
-        uint64_t bytes = o.bytes;
+        size_t bytes = o.bytes;
         if (!i && floor_takes_rows(call->op)) { bytes = tensor_graph_operand(call, call->inputs).bytes; }
-        if (a->role != TENSOR_READ) { m->written += bytes; }
-        if (a->role != TENSOR_WRITE && o.place == TENSOR_GRAPH_INPUT) { m->read += bytes; }
+        if (bytes > there) { bytes = there; }
+        if (bytes > p->bytes) { p->bytes = bytes; }
+        p->reads |= a->role != TENSOR_WRITE && (o.place == TENSOR_GRAPH_INPUT || p->writes == 0);
+        p->writes |= a->role != TENSOR_READ;
     }
-}
-
-// -> 0: out of memory
-static int floor_init(floor_t *f, tensor_graph_t *g) {
-    static floor_memory_t list[FLOOR_MEMORIES];
-    int n = 0;
-    memset(f, 0, sizeof *f);
-    for (int64_t i = 0; i < tensor_graph_info(g).calls; i++) {
-        const tensor_graph_call_t call = tensor_graph_call(g, i);
-        floor_call(list, &n, &call);
-        f->flops += tensor_graph_flops(&call);
-    }
-    for (int k = 0; k < n; k++) {
-        f->read += list[k].read < list[k].bytes ? list[k].read : list[k].bytes;
-        f->written += list[k].written < list[k].bytes ? list[k].written : list[k].bytes;
-    }
-    f->memory = (char *)calloc(f->read > f->written ? f->read : f->written, 1);
-    f->a = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);
-    f->b = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);
-    return f->memory != NULL;
 }
 
 #if defined(__GNUC__)
 typedef uint64_t floor_word_t __attribute__((vector_size(64), aligned(8), may_alias));
+#define FLOOR_AHEAD(p) __builtin_prefetch((const char *)(p) + 2048)
 #else
 typedef uint64_t floor_word_t;
+#define FLOOR_AHEAD(p) ((void)0)
 #endif
 enum { FLOOR_WORD = sizeof(floor_word_t) };
 
-// Moves the bytes once: reads and writes what is both, reads or writes the rest.
-static void floor_move(const floor_t *f) {
-    static volatile uint64_t kept;
-    const size_t both = (f->read < f->written ? f->read : f->written) / FLOOR_WORD;
-    floor_word_t *x = (floor_word_t *)(void *)f->memory, sum[4];
+static volatile uint64_t floor_nothing;         // 0, which compilers cannot know
+
+// Moves the bytes of some parts once. What is written stays as it is.
+static void floor_move(const floor_part_t *part, int n) {
+    const uint64_t nothing = floor_nothing;
+    floor_word_t sum[4];
     memset(sum, 0, sizeof sum);
-    for (size_t i = 0; i < both; i++) { x[i] += 1; }
-    const size_t words = f->read / FLOOR_WORD;
-    for (size_t i = both; i + 4 <= words; i += 4) {
-        sum[0] += x[i];
-        sum[1] += x[i + 1];
-        sum[2] += x[i + 2];
-        sum[3] += x[i + 3];
+    for (int k = 0; k < n; k++) {
+        floor_word_t *x = (floor_word_t *)(void *)part[k].data;
+        const size_t words = part[k].bytes / FLOOR_WORD;
+        if (part[k].writes && !part[k].reads) {
+            memset(part[k].data, 0, part[k].bytes);
+        } else if (part[k].writes) {
+            for (size_t i = 0; i < words; i++) {
+                FLOOR_AHEAD(x + i);
+                x[i] += nothing;
+            }
+        } else {
+            for (size_t i = 0; i + 4 <= words; i += 4) {
+                for (int j = 0; j < 4; j++) { FLOOR_AHEAD(x + i + j); }
+                sum[0] += x[i];
+                sum[1] += x[i + 1];
+                sum[2] += x[i + 2];
+                sum[3] += x[i + 3];
+            }
+        }
     }
     sum[0] += sum[1] + sum[2] + sum[3];
     uint64_t first;
     memcpy(&first, sum, sizeof first);
-    kept = first;
-    if (f->written > f->read) { memset(f->memory + f->read, (int)kept & 1, f->written - f->read); }
+    floor_nothing = first & 0;
 }
 
-// Microseconds of the least that a step may take: of some 20 ms of moves, and of some 20 ms of products.
-static double floor_sample(const floor_t *f) {
-    double begin = floor_now(), now = begin, moves = 0, products = 0;
-    for (; now - begin < 0.02; moves++, now = floor_now()) { floor_move(f); }
-    const double memory = (now - begin) / moves;
-    begin = now;
+// Seconds of moving some parts, of some 20 ms of moves.
+static double floor_memory(const floor_part_t *part, int n) {
+    const double begin = floor_now();
+    double now = begin, moves = 0;
+    for (; now - begin < 0.02; moves++, now = floor_now()) { floor_move(part, n); }
+    return (now - begin) / moves;
+}
+
+// Operations a second of a product, of some 20 ms of products.
+static double floor_peak(const floor_t *f) {
+    const double begin = floor_now();
+    double now = begin, products = 0;
     for (; now - begin < 0.02; products++, now = floor_now()) {
         tensor_scope_t scope = tensor_scope_begin();
         tensor_matmul(f->a, f->b);
         tensor_scope_end(scope);
     }
-    const double peak = 2.0 * FLOOR_SIDE * FLOOR_SIDE * FLOOR_SIDE * products / (now - begin);
-    return 1e6 * (memory > f->flops / peak ? memory : f->flops / peak);
+    return 2.0 * FLOOR_SIDE * FLOOR_SIDE * FLOOR_SIDE * products / (now - begin);
+}
+
+static double floor_bytes(const floor_part_t *part, int n) {
+    double bytes = 0;
+    for (int k = 0; k < n; k++) {
+        bytes += (double)part[k].bytes * ((part[k].reads != 0) + (part[k].writes != 0));
+    }
+    return bytes;
+}
+
+// Lists the parts of the calls whose operations take no longer than a rate of bytes for each of them; 0 = of
+// all calls.
+static void floor_list(floor_t *f, tensor_graph_t *g, double bytes_per_flop) {
+    f->parts = 0;
+    f->flops = f->bound = 0;
+    for (int64_t i = 0, n = tensor_graph_info(g).calls; i < n;) {
+        tensor_graph_call_t call = tensor_graph_call(g, i);
+        const int64_t group = call.group;
+        const int first = f->parts;
+        double flops = 0;
+        do {
+            floor_call(f, first, &call);
+            flops += tensor_graph_flops(&call);
+            call = tensor_graph_call(g, ++i);
+        } while (i < n && group >= 0 && call.group == group);
+        f->flops += flops;
+        if (flops * bytes_per_flop > floor_bytes(f->part + first, f->parts - first)) {
+            f->parts = first;
+            f->bound += flops;
+        }
+    }
+}
+
+static void floor_init(floor_t *f, tensor_graph_t *g) {
+    f->a = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);
+    f->b = tensor_randn(FLOOR_SIDE, FLOOR_SIDE);
+    floor_list(f, g, 0);
+    f->read = f->written = 0;
+    for (int k = 0; k < f->parts; k++) {
+        f->read += f->part[k].reads ? (double)f->part[k].bytes : 0;
+        f->written += f->part[k].writes ? (double)f->part[k].bytes : 0;
+    }
+    floor_memory(f->part, f->parts);            // the first time is slow
+    const double bandwidth = (f->read + f->written) / floor_memory(f->part, f->parts);
+    floor_list(f, g, bandwidth / floor_peak(f));
+}
+
+// Microseconds of the least that a step takes.
+static double floor_sample(const floor_t *f) {
+    const double memory = f->parts ? floor_memory(f->part, f->parts) : 0;
+    return 1e6 * (memory + (f->bound > 0 ? f->bound / floor_peak(f) : 0));
 }
 
 // ---- the share of kernels

@@ -719,6 +719,34 @@ static void rules(void) {
     }
 }
 
+// Bags that are the rows of their indices, of which later steps have others.
+static void bags(void) {
+    for (int mode = TENSOR_BAG_MEAN; mode <= TENSOR_BAG_MAX; mode++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *w = tensor_requires_grad_(tensor_randn(9, 5), 1), *index = tensor_randint(0, 9, 4, 3);
+#define BAG(w)                                                                                               \
+    tensor_embedding_bag(index, w, NULL, .mode = (tensor_bag_mode_t)mode, .padding_idx = 2)
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = BAG(w);
+        tensor_backward(tensor_sum(tensor_square(y)));
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(g != NULL);
+        for (int i = 0; i < 4 && g; i++) {
+            if (i) {
+                tensor_copy_(index, tensor_randint(0, 9, 4, 3));
+                CHECK(tensor_graph_replay(g) == 0);
+            }
+            tensor_t *v = tensor_requires_grad_(tensor_clone(tensor_detach(w)), 1), *z = BAG(v);
+            tensor_backward(tensor_sum(tensor_square(z)));
+            CHECK(tensor_equal(y, z));
+            CHECK(tensor_equal(tensor_grad(w), tensor_grad(v)));
+        }
+#undef BAG
+        tensor_graph_free(g);
+        tensor_scope_end(scope);
+    }
+}
+
 // ---- what cannot be captured
 
 // The statements in a capture fail with a text that has `part`; the capture gives nothing, the next works.
@@ -1918,6 +1946,7 @@ int main(void) {
     RUN(shifted);
     RUN(products_of_bf16);
     RUN(rules);
+    RUN(bags);
     RUN(refused);
     RUN(unfit);
     RUN(stopped);
