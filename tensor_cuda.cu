@@ -4568,15 +4568,17 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
         for (int k = 0; k < HELD; k++) {
             if (row.at(k) >= n) { continue; }
             const int64_t at = r * o.columns + row.at(k);
-            pack_t<T, V> more = *(const pack_t<T, V> *)(y + at), &held = row.pack[k][0];
+            const pack_t<T, V> more = *(const pack_t<T, V> *)(y + at);
+            pack_t<T, V> out;
             uint32_t word[4];
             TCU_UNROLL
             for (int i = 0; i < V; i++) {
                 if (DROPS && i % 4 == 0) { philox(g, (uint64_t)(at + i) >> 2, word); }
-                if (DROPS) { more.v[i] = dropped(more.v[i], word[V < 4 ? (at + i) & 3 : i & 3], keep, scale); }
-                held.v[i] = added(held.v[i], more.v[i]);
+                T v = more.v[i];
+                if (DROPS) { v = dropped(v, word[V < 4 ? (at + i) & 3 : i & 3], keep, scale); }
+                out.v[i] = added(row.pack[k][0].v[i], v);
             }
-            *(pack_t<T, V> *)(sum + at) = held;
+            *(pack_t<T, V> *)(sum + at) = row.pack[k][0] = out;
         }
         norm_row(row, o, r, s, l);
     }
