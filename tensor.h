@@ -4313,6 +4313,7 @@ typedef struct tensor_layer_norm_params_t {    // LAYER_NORM
     int64_t rms;                        // 1 = no mean is subtracted
     int64_t adds;                       // of the gradient, on a device: 1 = it is added to dx
     double eps;
+    double dropout;                     // ADD_LAYER_NORM: the p of y, as in DROPOUT
 } tensor_layer_norm_params_t;
 
 typedef struct tensor_group_norm_params_t {    // BATCH_NORM, GROUP_NORM: x is [items, channels, plane]

@@ -3435,29 +3435,65 @@ template <bool EVENTS> __global__ void __launch_bounds__(THREADS, 2)
     }
 }
 
-// y = x scale if the element's 24 bits are below keep, else 0.
-template <class T> __global__ void __launch_bounds__(THREADS, 4)
-drop_out(T *y, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+// What dropout makes of an element: x scale if its 24 bits are below keep, else 0.
+template <class T> __device__ inline T dropped(T x, uint32_t word, uint32_t keep, double scale) {
     typedef class_t<T> C;
+    return from_class<T>(w_mul(to_class<C>(x), (word >> 8) < keep ? (C)scale : C(0)));
+}
+
+// As the op add has it.
+template <class T> __device__ inline T added(T a, T b) {
+    typedef class_t<T> C;
+    return from_class<T>(w_add(to_class<C>(a), to_class<C>(b)));
+}
+
+// y = dropout(x); ADDS: more + that.
+template <class T, bool ADDS> __global__ void __launch_bounds__(THREADS, 4)
+drop_out(T *y, const T *more, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
-    auto dropped = [&](T v, uint32_t word) {
-        return from_class<T>(w_mul(to_class<C>(v), (word >> 8) < keep ? (C)scale : C(0)));
-    };
-    const bool wide = aligned16(x) && aligned16(y);
+    const bool wide = aligned16(x) && aligned16(y) && (!ADDS || aligned16(more));
     for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
         if (wide && q * 4 + 4 <= n) {
-            pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q];
+            pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q], to;
+            if (ADDS) { to = ((const pack_t<T, 4> *)more)[q]; }
             TCU_UNROLL
-            for (int k = 0; k < 4; k++) { v.v[k] = dropped(v.v[k], word[k]); }
+            for (int k = 0; k < 4; k++) {
+                v.v[k] = dropped(v.v[k], word[k], keep, scale);
+                if (ADDS) { v.v[k] = added(to.v[k], v.v[k]); }
+            }
             ((pack_t<T, 4> *)y)[q] = v;
             continue;
         }
-        for (int k = 0; k < 4 && q * 4 + k < n; k++) {
-            y[q * 4 + k] = dropped(x[q * 4 + k], word[k]);
+        for (int k = 0; k < 4; k++) {
+            const int64_t i = q * 4 + k;
+            if (i >= n) { continue; }
+            const T v = dropped(x[i], word[k], keep, scale);
+            y[i] = ADDS ? added(more[i], v) : v;
         }
     }
+}
+
+// Of a call of dropout; drops: p is not 0.
+struct dropout_t {
+    rng_t rng;
+    uint32_t keep;
+    double scale;
+    bool drops;
+};
+
+// y = dropout(x), or more + that. All are dense and of one dtype.
+inline int drop_out_of(const place_t &at, const tensor_arg_t &y, const tensor_arg_t *more,
+                       const tensor_arg_t &x, const dropout_t &d) {
+    const grid_t grid = threads_for(at, (x.numel + 3) / 4);
+    if (!x.numel) { return 0; }
+    return by_float(x.dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        return launch(at, grid, more ? drop_out<T, true> : drop_out<T, false>, (T *)y.data,
+                      (const T *)(more ? more->data : nullptr), (const T *)x.data, x.numel, d.rng, d.keep,
+                      d.scale);
+    });
 }
 
 inline int random_real(const place_t &at, const tensor_arg_t &y, rng_t g, int kind, double a, double b,
@@ -4459,46 +4495,92 @@ template <class C> __device__ inline void add_moment(moments_t<C> &u, C v) {
 }
 
 // y = (x - mean) rstd w + b; w and b may be NULL; rms: the mean counts as 0. mean, rstd: per row, kept for
-// backward. w, b, mean and rstd of halves are f32. A row comes from memory once if it is held, else twice.
+// backward. w, b, mean and rstd of halves are f32.
+template <class T> struct norm_of_t {
+    typedef class_t<T> C;
+    T *y;
+    C *mean, *rstd;
+    const C *w, *b;
+    int64_t rows, columns;
+    C eps;
+    bool rms;
+};
+
+// Row r, by the threads of l. s: shared, THREADS of them.
+template <class T, bool HOLDS, class C = class_t<T>>
+__device__ inline void norm_row(const row_t<T, HOLDS> &row, const norm_of_t<T> &o, int64_t r, C *s, lanes_t l) {
+    C m = 0, square = 0;
+    if (HOLDS || o.rms) {
+        C sum = 0;
+        if (!o.rms) {
+            row.each([&](int64_t, const C *v) { sum += v[0]; });
+            m = row_join<sum_op<C>>(sum, s, l) / (C)o.columns;
+        }
+        row.each([&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
+    } else {
+        moments_t<C> u = {C(0), C(0), C(0)};
+        row.each([&](int64_t, const C *v) { add_moment(u, v[0]); });
+        m = row_join<sum_op<C>>(u.n * u.mean, s, l) / (C)o.columns;
+        square = u.square + u.n * (u.mean - m) * (u.mean - m);
+    }
+    const C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)o.columns + o.eps);
+    const C *weights[2] = {o.w, o.b};
+    T *y = o.y + r * o.columns;
+    if (o.w && o.b) {
+        row.template map<2>(
+            y, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; }, weights);
+    } else if (o.w) {
+        row.template map<1>(y, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1]; }, weights);
+    } else {
+        row.map(y, [&](int64_t i, const C *v) { return (v[0] - m) * k + (o.b ? o.b[i] : C(0)); });
+    }
+    if (r < o.rows && !l.lane) {
+        o.mean[r] = m;
+        o.rstd[r] = k;
+    }
+}
+
+// A row comes from memory once if it is held, else twice.
 template <class T, bool HOLDS, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
-    layer_norm_rows(T *y, C *mean, C *rstd, const T *x, const C *w, const C *b, int64_t rows,
-                    int64_t columns, C eps, bool rms) {
+    layer_norm_rows(norm_of_t<T> o, const T *x) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
-    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
-        int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0;
-        const row_t<T, HOLDS> row({x + r * columns}, n, l);
-        C m = 0, square = 0;
-        if (HOLDS || rms) {
-            C sum = 0;
-            if (!rms) {
-                row.each([&](int64_t, const C *v) { sum += v[0]; });
-                m = row_join<sum_op<C>>(sum, s, l) / (C)columns;
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < o.rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        const int64_t r = r0 + threadIdx.y;
+        norm_row(row_t<T, HOLDS>({x + r * o.columns}, r < o.rows ? o.columns : 0, l), o, r, s, l);
+    }
+}
+
+// The same of sum = x + dropout(y), which is rounded first, as an op of its own would. DROPS: p is not 0.
+template <class T, bool DROPS, class C = class_t<T>>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
+    add_layer_norm_rows(norm_of_t<T> o, T *sum, const T *x, const T *y, rng_t random, uint32_t keep,
+                        double scale) {
+    constexpr int V = lanes_of<T>;
+    TCU_SHARED(C, s, [THREADS]);
+    const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
+    const tensor_generator_t g = DROPS ? random.now() : tensor_generator_t();
+    for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < o.rows; r0 += (int64_t)gridDim.x * blockDim.y) {
+        const int64_t r = r0 + threadIdx.y, n = r < o.rows ? o.columns : 0;
+        row_t<T, true> row({x + r * o.columns}, n, l);
+        TCU_UNROLL
+        for (int k = 0; k < HELD; k++) {
+            if (row.at(k) >= n) { continue; }
+            const int64_t at = r * o.columns + row.at(k);
+            const pack_t<T, V> more = *(const pack_t<T, V> *)(y + at);
+            pack_t<T, V> out;
+            uint32_t word[4];
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                if (DROPS && i % 4 == 0) { philox(g, (uint64_t)(at + i) >> 2, word); }
+                T v = more.v[i];
+                if (DROPS) { v = dropped(v, word[V < 4 ? (at + i) & 3 : i & 3], keep, scale); }
+                out.v[i] = added(row.pack[k][0].v[i], v);
             }
-            row.each([&](int64_t, const C *v) { square += (v[0] - m) * (v[0] - m); });
-        } else {
-            moments_t<C> u = {C(0), C(0), C(0)};
-            row.each([&](int64_t, const C *v) { add_moment(u, v[0]); });
-            m = row_join<sum_op<C>>(u.n * u.mean, s, l) / (C)columns;
-            square = u.square + u.n * (u.mean - m) * (u.mean - m);
+            *(pack_t<T, V> *)(sum + at) = row.pack[k][0] = out;
         }
-        const C k = 1 / w_sqrt(row_join<sum_op<C>>(square, s, l) / (C)columns + eps);
-        const C *weights[2] = {w, b};
-        if (w && b) {
-            row.template map<2>(
-                y + r * columns, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1] + v[2]; }, weights);
-        } else if (w) {
-            row.template map<1>(
-                y + r * columns, [&](int64_t, const C *v) { return (v[0] - m) * k * v[1]; }, weights);
-        } else {
-            row.map(y + r * columns,
-                    [&](int64_t i, const C *v) { return (v[0] - m) * k + (b ? b[i] : C(0)); });
-        }
-        if (n && !l.lane) {
-            mean[r] = m;
-            rstd[r] = k;
-        }
+        norm_row(row, o, r, s, l);
     }
 }
 
@@ -4609,8 +4691,8 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
 }
 
 // Sums over chunks of rows: part[0] of dy xhat, part[1] of dy; [2][chunks][columns]. Threads go along
-// columns.
-template <class T, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+// columns. CHANNELS: the statistics are those of the columns, not of the rows.
+template <class T, bool CHANNELS = false, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rstd, int64_t rows,
                    int64_t columns, int64_t chunk) {
     TCU_SHARED(C, s, [2][8][33]);
@@ -4619,7 +4701,8 @@ layer_norm_weights(C *part, const T *dy, const T *x, const C *mean, const C *rst
     C a = 0, b = 0;
     for (int64_t r = first + threadIdx.y; r < end && c < columns; r += 8) {
         C g = to_class<C>(dy[r * columns + c]);
-        a += g * (to_class<C>(x[r * columns + c]) - mean[r]) * rstd[r];
+        const int64_t of = CHANNELS ? c : r;
+        a += g * (to_class<C>(x[r * columns + c]) - mean[of]) * rstd[of];
         b += g;
     }
 
@@ -5007,13 +5090,37 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
                       double eps, bool rms) {
     if (!rows || !columns) { return 0; }
     bool holds = aligned16(y.data) && aligned16(w) && aligned16(b);
-    TCU_FLOATS(x.dtype, T,
-               typedef class_t<T> C;
-               const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
-               return launch(at, g, holds ? layer_norm_rows<T, true> : layer_norm_rows<T, false>, (T *)y.data,
-                             (C *)mean, (C *)rstd, (const T *)x.data, (const C *)w, (const C *)b, rows,
-                             columns, (C)eps, rms);)
-    return 0;
+    return by_float(x.dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        typedef class_t<T> C;
+        const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+        const norm_of_t<T> o = {(T *)y.data, (C *)mean, (C *)rstd, (const C *)w, (const C *)b, rows, columns,
+                                (C)eps, rms};
+        return launch(at, g, holds ? layer_norm_rows<T, true> : layer_norm_rows<T, false>, o,
+                      (const T *)x.data);
+    });
+}
+
+// sum = x + dropout(y), and its layer norm y; of rows that no block holds by two kernels.
+inline int add_layer_norm(const place_t &at, const tensor_arg_t &sum, const tensor_arg_t &y, void *mean,
+                          void *rstd, const tensor_arg_t &x, const tensor_arg_t &more, const void *w,
+                          const void *b, int64_t rows, int64_t columns, double eps, const dropout_t &d) {
+    if (!rows || !columns) { return 0; }
+    const void *const all[5] = {y.data, w, b, sum.data, more.data};
+    bool holds = true;
+    for (const void *p : all) { holds = holds && aligned16(p); }
+    const int code = by_float(x.dtype, [&](auto type) {
+        typedef TCU_TYPE(type) T;
+        typedef class_t<T> C;
+        const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
+        const norm_of_t<T> o = {(T *)y.data, (C *)mean, (C *)rstd, (const C *)w, (const C *)b, rows, columns,
+                                (C)eps, false};
+        if (!holds) { return drop_out_of(at, sum, &x, more, d); }
+        auto *kernel = d.drops ? add_layer_norm_rows<T, true> : add_layer_norm_rows<T, false>;
+        return launch(at, g, kernel, o, (T *)sum.data, (const T *)x.data, (const T *)more.data, d.rng, d.keep,
+                      d.scale);
+    });
+    return code || holds ? code : layer_norm(at, y, mean, rstd, sum, w, b, rows, columns, eps, false);
 }
 
 // Rows that one block sums for the gradients of weight and bias: part of the result's definition.
@@ -5035,6 +5142,15 @@ inline bool norm_packs(const tensor_arg_t &dx, const tensor_arg_t &dy, const ten
     const int64_t V = 16 / size_of(x.dtype);
     return columns % V == 0 && columns <= THREADS * V && aligned16((const char *)dx.data) &&
            aligned16((const char *)dy.data) && aligned16((const char *)x.data) && aligned16((const char *)w);
+}
+
+// dweight and dbias of a norm from the sums of its chunks.
+template <class C>
+static int join_norm_weights(const place_t &at, void *dw, void *db, const C *part, int64_t columns,
+                             int64_t chunks) {
+    const int wide = sizeof(C) == 8 ? (int)TENSOR_F64 : (int)TENSOR_F32;
+    const int code = sum_partials(at, dw, wide, part, columns, chunks);
+    return code ? code : sum_partials(at, db, wide, part + chunks * columns, columns, chunks);
 }
 
 // dw and db may be NULL (both or neither); they and w have the class's dtype. adds: see norm_packs.
@@ -5066,12 +5182,18 @@ static int layer_norm_backward_of(const place_t &at, const tensor_arg_t &dx, voi
         }
     }
 
-    const int wide = sizeof(C) == 8 ? (int)TENSOR_F64 : (int)TENSOR_F32;
-    for (int which = 0; which < 2 && dw && !code; which++) {
-        const C *sums = part + which * chunks * columns;
-        code = sum_partials(at, which ? db : dw, wide, sums, columns, chunks);
-    }
-    return code;
+    return code || !dw ? code : join_norm_weights(at, dw, db, part, columns, chunks);
+}
+
+// Gradients of weight and bias with fixed statistics of the channels, which are the columns of dy and x.
+template <class T, class C = class_t<T>>
+static int channel_gradients(const place_t &at, void *dw, void *db, const tensor_arg_t &dy, const tensor_arg_t &x,
+                             const void *mean, const void *rstd, int64_t rows, int64_t columns, void *scratch) {
+    const int64_t chunk = norm_chunk(at, rows, columns, x.dtype), chunks = (rows + chunk - 1) / chunk;
+    const int code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
+                            layer_norm_weights<T, true>, (C *)scratch, (const T *)dy.data, (const T *)x.data,
+                            (const C *)mean, (const C *)rstd, rows, columns, chunk);
+    return code ? code : join_norm_weights(at, dw, db, (const C *)scratch, columns, chunks);
 }
 
 inline int layer_norm_backward(const place_t &at, const tensor_arg_t &dx, void *dw, void *db,
@@ -10967,18 +11089,16 @@ static int native_embedding(const place_t &where, tensor_call_t *c) {
                     c->p->embedding.padding_idx);
 }
 
+static dropout_t dropout_of(const tensor_call_t *c, double p) {
+    const rng_t rng = p > 0 ? rng_of(c) : rng_t{c->rng, nullptr};
+    return {rng, (uint32_t)((1 - p) * 16777216.0 + 0.5), p < 1 ? 1 / (1 - p) : 0, p > 0};
+}
+
 static int native_dropout(const place_t &at, tensor_call_t *c) {
-    const tensor_arg_t &x = c->arg[0], &y = c->arg[1];
-    double p = c->p->dropout.p, scale = p < 1 ? 1 / (1 - p) : 0;
-    uint32_t keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
-    const grid_t grid = threads_for(at, (x.numel + 3) / 4);
+    const bool adds = c->row->id == NN_OP_DROPOUT_ADD;
+    const tensor_arg_t *more = adds ? &c->arg[0] : nullptr, &x = c->arg[adds], &y = c->arg[c->nin];
     if (!is_dense(c)) { return NONE; }
-    if (!x.numel) { return 0; }
-    const rng_t rng = rng_of(c);
-    TCU_FLOATS(x.dtype, T,
-               return launch(at, grid, drop_out<T>, (T *)y.data, (const T *)x.data, x.numel, rng, keep,
-                             scale);)
-    return NONE;
+    return x.numel ? drop_out_of(at, y, more, x, dropout_of(c, c->p->dropout.p)) : 0;
 }
 
 template <class T> static int piece_norms(const place_t &at, tensor_call_t *c, const pieces_t &p) {
@@ -11076,6 +11196,27 @@ static bool norms_halves(const tensor_call_t *c) {
 }
 
 static int native_norm(const place_t &at, tensor_call_t *c);
+static bool innermost(const tensor_arg_t &a);
+
+// Gradients of weight and bias alone, of images whose channels are innermost, by statistics that are given.
+static bool sums_channels(const tensor_call_t *c) {
+    if (c->row->id != NN_OP_GROUP_NORM_BACKWARD || c->p->group_norm.groups || is_dense(c)) { return false; }
+    const norm_args_t n(c, true);
+    const int small = n.x->dtype == TENSOR_F64 ? (int)TENSOR_F64 : (int)TENSOR_F32;
+    return !n.dx->numel && n.x->numel && n.dy->dtype == n.x->dtype && innermost(*n.dy) && innermost(*n.x) &&
+        n.mean->dtype == small && n.rstd->dtype == small && n.dweight->dtype == small;
+}
+
+static int channel_sums(const place_t &at, tensor_call_t *c) {
+    const norm_args_t n(c, true);
+    const int64_t columns = c->p->group_norm.channels, rows = n.x->numel / columns;
+    scratch_t scratch(c, layer_norm_scratch(at, rows, columns, n.x->dtype));
+    if (scratch.code) { return scratch.code; }
+    return by_float(n.x->dtype, [&](auto type) {
+        return channel_gradients<TCU_TYPE(type)>(at, n.dweight->data, n.dbias->data, *n.dy, *n.x,
+                                                 n.mean->data, n.rstd->data, rows, columns, scratch.at);
+    });
+}
 
 // The gradient of a layer norm, added to what is in dx, where no kernel does both.
 static int norm_then_add(const place_t &at, const tensor_call_t *c) {
@@ -11096,8 +11237,18 @@ static int norm_then_add(const place_t &at, const tensor_call_t *c) {
     return code ? code : pointwise(at, TENSOR_OP_ADD, o, 2, sum.dtype, nullptr);
 }
 
+static int native_add_norm(const place_t &at, tensor_call_t *c) {
+    enum { X, Y, WEIGHT, BIAS, SUM, NORMED, MEAN, RSTD };
+    const tensor_arg_t *a = c->arg;
+    const tensor_layer_norm_params_t &p = c->p->layer_norm;
+    if (!is_dense(c)) { return NONE; }
+    return add_layer_norm(at, a[SUM], a[NORMED], a[MEAN].data, a[RSTD].data, a[X], a[Y], a[WEIGHT].data,
+                          a[BIAS].data, a[MEAN].numel, p.columns, p.eps, dropout_of(c, p.dropout));
+}
+
 static int native_norm(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
+    if (c->row->id == NN_OP_ADD_LAYER_NORM) { return native_add_norm(at, c); }
     const bool adds = c->row->id == NN_OP_LAYER_NORM_BACKWARD && c->p->layer_norm.adds;
     if (adds) {
         const norm_args_t n(c, true);
@@ -11111,6 +11262,7 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         TCU_FLOATS(a[0].dtype, T, return running_norms<T>(at, c);)
         return NONE;
     }
+    if (sums_channels(c)) { return channel_sums(at, c); }
 #ifdef TCU_HAVE_CUDNN
     bool batch = c->row->id == NN_OP_BATCH_NORM ||
                  (c->row->id == NN_OP_GROUP_NORM_BACKWARD && !c->p->group_norm.groups);

@@ -3913,8 +3913,8 @@ typedef struct nn__cpu_t {
 //
 // The three convolutions are bilinear, each the gradient of the others, so they need no rows for gradients of
 // gradients. Fused gradients (_BACKWARD) are used when no graph of the gradient is wanted; otherwise the
-// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL is a GPU's;
-// elsewhere it is composed.
+// engine differentiates the op composed of smaller ones (nn__composed_*). BATCH_NORM_EVAL, DROPOUT_ADD and
+// ADD_LAYER_NORM are a GPU's; elsewhere they are composed.
 //
 // Outputs from 1 on are kept for the gradient only:
 //
@@ -3946,6 +3946,7 @@ typedef struct nn__cpu_t {
 
 // clang-format off
 #define NN_OPS(X) \
+    X(ADD_LAYER_NORM,         add_layer_norm,                        NORM,      (4, 2, "x y weight bias"),                                4, NN__CPU(add_layer_norm),                                              NOGRAD,                  0,                                                               AS_IS) \
     X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               APART) \
     X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                                   nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
     X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                              NOGRAD,                  0,                                                               AS_IS) \
@@ -3968,6 +3969,7 @@ typedef struct nn__cpu_t {
     X(CROSS_ENTROPY_BACKWARD, cross_entropy_backward,                LOSS,      (6, 5, "grad input target logsumexp divisor weight"),     1, NN__CPU(cross_entropy_back),                                          NOGRAD,                  0,                                                               AS_IS) \
     X(CTC_LOSS,               ctc_loss,                              LOSS,      (4, 4, "log_probs targets input_lengths target_lengths"), 2, NN__CPU_WITH(ctc, ctc),                                               nn__grad_ctc,            TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY1, AS_IS) \
     X(DROPOUT,                dropout,                               DROPOUT,   NN__X_ALONE,                                              1, NN__CPU(dropout),                                                     nn__grad_dropout,        0,                                                               AS_IS) \
+    X(DROPOUT_ADD,            dropout_add,                           DROPOUT,   (2, 2, "x y"),                                            1, NN__CPU(dropout_add),                                                 nn__grad_dropout_add,    0,                                                               AS_IS) \
     X(EMBEDDING,              embedding,                             EMBEDDING, (2, 2, "index weight"),                                   1, NN__CPU(embedding),                                                   nn__grad_embedding,      TENSOR__SA,                                                      AS_IS) \
     X(EMBEDDING_BACKWARD,     embedding_backward,                    EMBEDDING, (2, 2, "grad index"),                                     1, NN__CPU_WITH(embedding_back, embedding_back),                         nn__grad_embedding_back, TENSOR__SB,                                                      AS_IS) \
     X(GRID_SAMPLE,            grid_sample,                           COMPOSED,  (2, 2, "x grid"),                                         1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               WIDEST) \
@@ -7693,8 +7695,8 @@ TENSOR__FN void nn__grad_norm_eval(tensor__grad_t *g) {
     if (!TENSOR__(grad_need)(g, WEIGHT) && !TENSOR__(grad_need)(g, BIAS)) { return; }
 
     tensor_t *in[5], *x = TENSOR__(grad_in)(g, X);
-    in[0] = nn__contiguous(g->gy[0]);
-    in[1] = nn__contiguous(x);
+    in[0] = TENSOR__(keeps_channels_last)(x) ? (tensor_channels_last)(g->gy[0]) : nn__contiguous(g->gy[0]);
+    in[1] = nn__image(x);
     in[2] = nn__wide(mean);
     in[3] = (tensor_rsqrt)((tensor_add_scalar)(nn__wide(var), eps));
     in[4] = NULL;
@@ -10827,6 +10829,110 @@ TENSOR_API tensor_t *(tensor_dropout)(tensor_t *x, double p, int training) {
     if (!training || p == 0) { return x; }
     if (nn__kept_half(x) || !nn__is_half(x)) { return nn__dropout_op(x, p, NULL); }
     return nn__narrow(nn__dropout_op(nn__wide(x), p, NULL), x);
+}
+
+// ---- x + dropout(y) in one kernel of a device, with the layer norm of the sum if one follows
+
+// Where a GPU has called for it; f32 and f64.
+TENSOR__FN int nn__cpu_dropout_add(tensor_call_t *c) {
+    enum { X, Y, SUM };
+    tensor_call_t drop = *c;
+    drop.arg = &c->arg[Y];
+    nn__cpu_dropout(&drop);
+    NN__DO(nn__cpu(c->arg[X].dtype), add)(c->arg[SUM].data, c->arg[X].data, c->arg[X].numel);
+    return TENSOR_OK;
+}
+
+TENSOR__FN int nn__cpu_add_layer_norm(tensor_call_t *c) {
+    enum { X, Y, WEIGHT, BIAS, SUM, NORMED, MEAN, RSTD };
+    const tensor_arg_t *a = c->arg;
+    tensor_arg_t sum[3] = {a[X], a[Y], a[SUM]};
+    tensor_arg_t norm[6] = {a[SUM], a[WEIGHT], a[BIAS], a[NORMED], a[MEAN], a[RSTD]};
+    tensor_params_t dropped;
+    memset((void *)&dropped, 0, sizeof dropped);
+    dropped.dropout.p = c->p->layer_norm.dropout;
+    tensor_call_t call = *c;
+    call.arg = sum;
+    call.p = &dropped;
+    nn__cpu_dropout_add(&call);
+    call.arg = norm;
+    call.p = c->p;
+    return nn__cpu_layer_norm(&call);
+}
+
+// Begins the op in[0] + dropout(in[1]): dense floats of one dtype and shape. 0 = raised
+TENSOR__FN int nn__begin_dropout_add(tensor__op_t *o, tensor_t *const *in, double p) {
+    if (!TENSOR__(begin)(o, NN__ROW(DROPOUT_ADD), in, 2)) { return 0; }
+    o->p = &o->params;
+    o->params.dropout.p = p;
+    if (p > 0) { o->rng = TENSOR__(next_stream)(o->th); }
+    TENSOR__(result)(o, in[0]->dtype, in[0]->dims, in[0]->ndim);
+    return 1;
+}
+
+TENSOR__FN void nn__grad_dropout_add(tensor__grad_t *g) {
+    double p = g->p->dropout.p;
+    if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = g->gy[0]; }
+    if (TENSOR__(grad_need)(g, 1)) {
+        g->gx[1] = p > 0 ? nn__dropout_op(g->gy[0], p, &g->node->rng) : g->gy[0];
+    }
+}
+
+TENSOR__FN tensor_t *nn__dropout_add(tensor_t *const *in, double p) {
+    tensor__op_t o;
+    return nn__begin_dropout_add(&o, in, p) ? TENSOR__(finish)(&o) : TENSOR__(poison);
+}
+
+// Runs the kernel of both ops, whose results are made. 0 = failed, raised
+TENSOR__FN int nn__launch_add_layer_norm(const tensor__op_t *sum, tensor__op_t *norm) {
+    tensor_arg_t arg[8];
+    tensor_call_t c;
+    memset((void *)arg, 0, sizeof arg);
+    memset((void *)&c, 0, sizeof c);
+    for (int k = 0; k < 4; k++) {
+        const tensor_t *x = k < 2 ? sum->in[k] : norm->in[k - 1];
+        arg[k].role = TENSOR_READ;
+        if (x) { TENSOR__(arg)(&arg[k], x, TENSOR_READ); }
+    }
+    for (int k = 0; k < 4; k++) {
+        const tensor_t *y = k ? norm->out[k - 1] : sum->out[0];
+        if (y->state == TENSOR__POISON_STATE) { return 0; }
+        TENSOR__(arg)(&arg[4 + k], y, TENSOR_WRITE);
+    }
+    norm->params.layer_norm.dropout = sum->params.dropout.p;
+    c.row = NN__ROW(ADD_LAYER_NORM);
+    c.arg = arg;
+    c.nin = c.nout = 4;
+    c.p = &norm->params;
+    c.rng = sum->rng;
+    c.compute = arg[0].dtype;
+    c.device = (uint8_t)sum->device;
+    c.thread = sum->th;
+    return TENSOR__(launch)(&c) == TENSOR_OK;
+}
+
+// In place of a kernel of its own, for an op whose results are there.
+TENSOR__FN void nn__is_there(const tensor__op_t *o, const float *const *in, void *const *out) {
+    (void)o, (void)in, (void)out;
+}
+
+// The same sum; *normed becomes its layer norm over the last nd dims. The tape has them as two ops, so that
+// gradients, and their gradients, are those of the two.
+TENSOR__FN tensor_t *nn__add_layer_norm(tensor_t *const *in, double p, tensor_t *w, tensor_t *b, int64_t nd,
+                                        double eps, tensor_t **normed) {
+    tensor__op_t sum, norm;
+    *normed = TENSOR__(poison);
+    if (!nn__begin_dropout_add(&sum, in, p)) { return TENSOR__(poison); }
+    tensor_t *const of[3] = {sum.out[0], w, b};
+    if (!TENSOR__(begin_wide)(&norm, NN__ROW(LAYER_NORM), of, 3)) { return TENSOR__(abandon)(&sum); }
+    if (!nn__infer_layer_norm(&norm, nd, eps, 0) || !nn__launch_add_layer_norm(&sum, &norm)) {
+        TENSOR__(abandon)(&norm);
+        return TENSOR__(abandon)(&sum);
+    }
+    sum.small_fn = norm.small_fn = nn__is_there;
+    tensor_t *y = TENSOR__(finish)(&sum);
+    *normed = y->state == TENSOR__POISON_STATE ? TENSOR__(abandon)(&norm) : TENSOR__(finish)(&norm);
+    return y;
 }
 
 // Drops whole channels of x: the mask is [N, C, 1, ...], or [C, 1, ...] for an input of `single` dims.
@@ -16584,12 +16690,15 @@ static const nn__field_t nn__rms_norm_fields[] = {
 };
 // clang-format on
 
+TENSOR__FN int nn__ends_in(const tensor_t *x, const nn__list_t *shape) {
+    int n = (int)shape->n, same = x->ndim >= n;
+    for (int k = 0; k < n && same; k++) { same = x->dims[x->ndim - n + k] == shape->v[k]; }
+    return same;
+}
+
 TENSOR__FN tensor_t *nn__normed(nn_module_t *m, tensor_t *x, const char *op, double eps, int rms) {
     const nn__list_t *shape = &((const nn__layer_norm_layer_t *)m)->normalized_shape;
-    int n = (int)shape->n, same = 1;
-    for (int k = 0; k < n && x && !(tensor_is_poison)(x); k++) {
-        same = same && x->ndim >= n && x->dims[x->ndim - n + k] == shape->v[k];
-    }
+    int n = (int)shape->n, same = !x || (tensor_is_poison)(x) || nn__ends_in(x, shape);
     if (!same && n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t must end in a dim of %d", op, x, shape->v[0]);
     }
@@ -17569,8 +17678,8 @@ typedef struct nn__transformer_layer_t {
     int norm_first, gelu;
 } nn__transformer_layer_t;
 
-TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const char *drop, tensor_t *x,
-                                      tensor_t *memory, tensor_t *mask, tensor_t *padding, int causal) {
+TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, tensor_t *x, tensor_t *memory,
+                                      tensor_t *mask, tensor_t *padding, int causal) {
     nn_attention_args_t a;
     memset((void *)&a, 0, sizeof a);
     a.module = nn__kid(m, name);
@@ -17579,7 +17688,46 @@ TENSOR__FN tensor_t *nn__layer_attend(nn_module_t *m, const char *name, const ch
     a.attn_mask = mask;
     a.key_padding_mask = padding;
     a.is_causal = causal;
-    return (nn_forward)(nn__kid(m, drop), nn_multihead_attention_forward_with(a));
+    return nn_multihead_attention_forward_with(a);
+}
+
+// Whether m is a layer of that kind as its constructor made it: no hooks, no forward of the program's.
+TENSOR__FN int nn__is_plain(const nn_module_t *m, const nn__kind_t *kind) {
+    return m && nn__usable(m) && m->impl->kind == kind && !m->impl->hooks && m->forward == kind->forward;
+}
+
+// Whether x + dropout(y) may be one kernel: on a device that has it for the dtype. p: of the dropout, which
+// lays out y in any case.
+TENSOR__FN int nn__adds_at_once(tensor_t *x, tensor_t *y, double p) {
+    if ((tensor_is_poison)(y) || !x->device || x->device != y->device) { return 0; }
+    int same = x->dtype == y->dtype && x->ndim == y->ndim && x->numel && nn__is_float(x);
+    same = same && (x->flags & TENSOR__CONTIGUOUS) && (p > 0 || (y->flags & TENSOR__CONTIGUOUS));
+    for (int k = 0; k < x->ndim && same; k++) { same = x->dims[k] == y->dims[k]; }
+    return same && !TENSOR__(casting)() && (!nn__is_half(x) || TENSOR__(halves)(x));
+}
+
+// x + drop(y), and unless norm is NULL, *normed = norm(that): on a device as one kernel, where the modules are
+// those that the layer was made with.
+TENSOR__FN tensor_t *nn__add_and_norm(tensor_t *x, tensor_t *y, nn_module_t *drop, nn_module_t *norm,
+                                      tensor_t **normed) {
+    const int plain = nn__is_plain(drop, NN__KIND(DROPOUT));
+    double p = plain && drop->training ? ((const nn__dropout_layer_t *)drop)->p : 0;
+    if (plain && nn__adds_at_once(x, y, p)) {
+        tensor_t *const in[2] = {x, nn__contiguous(y)};
+        const nn__layer_norm_layer_t *l = (const nn__layer_norm_layer_t *)norm;
+        if (nn__is_plain(norm, NN__KIND(LAYER_NORM)) && nn__ends_in(x, &l->normalized_shape)) {
+            TENSOR__(push_path)(nn__self(), norm->impl->key);
+            x = nn__add_layer_norm(in, p, nn__tensor(norm, 0), nn__tensor(norm, 1),
+                                   (int64_t)l->normalized_shape.n, l->eps, normed);
+            TENSOR__(pop_path)(nn__self());
+            return x;
+        }
+        x = p > 0 ? nn__dropout_add(in, p) : (tensor_add)(x, y);
+    } else {
+        x = (tensor_add)(x, (nn_forward)(drop, y));
+    }
+    if (norm) { *normed = (nn_forward)(norm, x); }
+    return x;
 }
 
 TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_args_t *a, tensor_t *x) {
@@ -17590,22 +17738,23 @@ TENSOR__FN tensor_t *nn__transformer_layer(nn_module_t *m, const nn_transformer_
         return NN__FAIL(TENSOR_ERR_OWNER, "transformer_decoder_layer: memory is NULL; a decoder needs "
                                           "nn_transformer_forward(m, x, memory)");
     }
+    tensor_t *normed = l->norm_first ? (nn_forward)(nn__kid(m, nn__norms[0]), x) : NULL;
     for (int k = 0; k < blocks; k++) {
-        nn_module_t *norm = nn__kid(m, nn__norms[k]);
-        tensor_t *y = l->norm_first ? (nn_forward)(norm, x) : x;
+        tensor_t *y = l->norm_first ? normed : x;
         if (k == 0) {
-            y = nn__layer_attend(m, "self_attn", nn__drops[k], y, y, a->mask, a->key_padding_mask,
-                                 a->is_causal);
+            y = nn__layer_attend(m, "self_attn", y, y, a->mask, a->key_padding_mask, a->is_causal);
         } else if (k == 1 && decoder) {
-            y = nn__layer_attend(m, "multihead_attn", nn__drops[k], y, a->memory, a->memory_mask,
+            y = nn__layer_attend(m, "multihead_attn", y, a->memory, a->memory_mask,
                                  a->memory_key_padding_mask, 0);
         } else {
             y = (nn_forward)(nn__kid(m, "linear1"), y);
             y = (nn_forward)(nn__kid(m, "dropout"), l->gelu ? (tensor_gelu)(y) : (tensor_relu)(y));
-            y = (nn_forward)(nn__kid(m, nn__drops[k]), (nn_forward)(nn__kid(m, "linear2"), y));
+            y = (nn_forward)(nn__kid(m, "linear2"), y);
         }
-        x = (tensor_add)(x, y);
-        if (!l->norm_first) { x = (nn_forward)(norm, x); }
+        int next = k + (l->norm_first != 0);
+        nn_module_t *norm = next < blocks ? nn__kid(m, nn__norms[next]) : NULL;
+        x = nn__add_and_norm(x, y, nn__kid(m, nn__drops[k]), norm, &normed);
+        if (!l->norm_first) { x = normed; }
     }
     return x;
 }
@@ -21007,33 +21156,41 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
     return code;
 }
 
-// Which devices have gradients: bit d for device d. 0 after raising too.
-TENSOR__FN unsigned nn__clip_devices(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
-    unsigned devices = 0;
+// How many devices there are up to the last one that has gradients. 0 after raising too.
+TENSOR__FN int nn__clip_devices(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
+    int devices = 0;
     if (!o && !list && n > 0) { nn__poisoned("clip_grad_norm", "the list", list); }
     if (tensor_error_code() != TENSOR_OK) { return 0; }
     if (!(max_norm >= 0)) {
-        return NN__GIVE(0u, TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
+        return NN__NO(TENSOR_ERR_SHAPE, "clip_grad_norm: max_norm must be >= 0 (got %g)", max_norm);
     }
     for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
         if (!nn__whole("clip_grad_norm", "a parameter", t)) { return 0; }
-        if (t->grad) { devices |= 1u << t->grad->device; }
+        if (t->grad && t->grad->device >= devices) { devices = t->grad->device + 1; }
     }
     return devices;
 }
 
+TENSOR__FN int nn__has_grads(nn_optimizer_t *o, tensor_t *const *list, int n, int device) {
+    for (int i = 0; i < n; i++) {
+        const tensor_t *t = nn__listed(o, list, i);
+        if (t->grad && t->grad->device == device) { return 1; }
+    }
+    return 0;
+}
+
 // Scales the gradients on these devices by min(1, max_norm / (norm + 1e-6)), without waiting. -> code
-TENSOR__FN int nn__clip_to(nn_optimizer_t *o, tensor_t *const *list, int n, unsigned devices,
-                           double max_norm, tensor_t *norm) {
+TENSOR__FN int nn__clip_to(nn_optimizer_t *o, tensor_t *const *list, int n, int devices, double max_norm,
+                           tensor_t *norm) {
     tensor_t *top = nn__host_tensor(NULL, 0, TENSOR_F64);
     double *most = (double *)TENSOR__(host)(top, TENSOR_HOST_WRITE, "clip_grad_norm");
     if (most) { *most = max_norm; }
     tensor_t *factor =
         (tensor_clamp)((tensor_div)(top, (tensor_add_scalar)(norm, 1e-6)), -(double)INFINITY, 1);
     int code = tensor_error_code();
-    for (int d = 0; devices >> d && code == TENSOR_OK; d++) {
-        if (devices >> d & 1) {
+    for (int d = 0; d < devices && code == TENSOR_OK; d++) {
+        if (nn__has_grads(o, list, n, d)) {
             code = nn__grads_call(o, list, n, d, 1, (tensor_to)(factor, TENSOR_CPU + d), NULL);
         }
     }
@@ -21043,11 +21200,11 @@ TENSOR__FN int nn__clip_to(nn_optimizer_t *o, tensor_t *const *list, int n, unsi
 // The norm, and the factor computed from it, stay on the gradients' devices.
 TENSOR__FN tensor_t *nn__clip_norm(nn_optimizer_t *o, tensor_t *const *list, int n, double max_norm) {
     tensor_t *total = NULL;
-    unsigned devices = nn__clip_devices(o, list, n, max_norm);
+    int devices = nn__clip_devices(o, list, n, max_norm);
     if (tensor_error_code() != TENSOR_OK) { return TENSOR__(poison); }
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
-    for (int d = 0; devices >> d; d++) {
-        if (!(devices >> d & 1)) { continue; }
+    for (int d = 0; d < devices; d++) {
+        if (!nn__has_grads(o, list, n, d)) { continue; }
         tensor_t *part = TENSOR__(make)(nn__self(), "clip_grad_norm", TENSOR_F64, NULL, 0, d);
         nn__grads_call(o, list, n, d, 0, part, NULL);
         total = total ? (tensor_add)(total, nn__beside(part, total)) : part;
@@ -21088,7 +21245,7 @@ TENSOR_API tensor_t *nn_clip_grad_norm_with(nn_clip_grad_norm_args_t a) {
         return tensor__at(a.site_, TENSOR__(poison));
     }
     int n = o ? o->nparams : a.count, code;
-    unsigned devices = nn__clip_devices(o, a.list, n, a.max_norm);
+    int devices = nn__clip_devices(o, a.list, n, a.max_norm);
     if (tensor_error_code() != TENSOR_OK) { return tensor__at(a.site_, TENSOR__(poison)); }
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     tensor_t **grads = (tensor_t **)nn__lent((uint64_t)n + 1, sizeof *grads), *norm = TENSOR__(poison);
@@ -21122,7 +21279,7 @@ TENSOR_API tensor_t *nn_get_total_norm_with(nn_get_total_norm_args_t a) {
 TENSOR_API int (nn_clip_grads_with_norm)(tensor_t *const *list, int n, double max_norm,
                                          tensor_t *total_norm) {
     if (!TENSOR__TRAINS) { return NN__UNTRAINED((int)TENSOR_ERR_UNSUPPORTED, "clip_grads_with_norm"); }
-    unsigned devices = nn__clip_devices(NULL, list, n, max_norm);
+    int devices = nn__clip_devices(NULL, list, n, max_norm);
     int code = tensor_error_code();
     if (code != TENSOR_OK) { return code; }
     if (!nn__whole("clip_grads_with_norm", "the norm", total_norm)) { return tensor_error_code(); }

@@ -1282,6 +1282,99 @@ static void evaluated(void) {
     }
 }
 
+#ifndef TEST_CUDA
+// Gradients are clipped wherever they are, also on the 41st device.
+static void many_devices(void) {
+    static const int at[3] = {0, 7, 39};
+    tensor_t *x[3];
+    int k;
+    mirror_devices = 40;
+    for (k = 0; k < 3; k++) {
+        x[k] = tensor_requires_grad_(tensor_to(tensor_ones(4), (tensor_device_t)(TENSOR_CUDA + at[k])), 1);
+        tensor_backward(tensor_sum(x[k]));
+    }
+    CHECK_NEAR(tensor_item(nn_clip_grad_norm_n(x, 3, 1)), sqrt(12.0), 1e-6);
+    for (k = 0; k < 3; k++) { CHECK_NEAR(tensor_item(tensor_sum(off(tensor_grad(x[k])))), 4 / sqrt(12.0), 1e-5); }
+    mirror_devices = 2;
+}
+#endif
+
+// On a device x + dropout(y), and the norm behind it, are one kernel in the layers of a transformer. A hook
+// that does nothing keeps the calls apart: bit for bit, the values and gradients are the same.
+static tensor_t *as_it_is(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
+    (void)m, (void)x;
+    ++*(int *)user;
+    return y;
+}
+static int sums[3];                            // of add, dropout and layer_norm; of dropout_add; of add_layer_norm
+static void hear_sums(void *user, const tensor_profiler_call_t *call) {
+    static const char *const apart[3] = {"add", "dropout", "layer_norm"};
+    int k;
+    (void)user;
+    for (k = 0; k < 3; k++) { sums[0] += strcmp(call->op, apart[k]) == 0; }
+    sums[1] += strcmp(call->op, "dropout_add") == 0;
+    sums[2] += strcmp(call->op, "add_layer_norm") == 0;
+}
+static int same_numbers(tensor_t *a, tensor_t *b) { return a && b && tensor_equal(off(a), off(b)); }
+static void residuals(void) {
+    enum { GRADS = 6 };
+    static const tensor_dtype_t dtypes[4] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    static const char *const names[GRADS - 1] = {"linear1.weight", "norm1.weight", "norm2.bias", "norm3.weight",
+                                                 "self_attn.out_proj.weight"};
+    static const int64_t widths[3] = {8, 10, 24};       // rows of halves that a block holds, or does not
+    int which, way, k;
+    for (which = 0; which < 4 * 3 * 2 * 3; which++) {
+        const tensor_dtype_t dtype = dtypes[which % 4];
+        const int64_t width = widths[which / 4 % 3];
+        const int norm_first = which / 12 % 2, mode = which / 24;       // dropout, none, in evaluation
+        const tensor_profiler_t notes = {NULL, hear_sums, NULL, NULL, NULL, NULL, NULL, NULL};
+#ifdef TEST_CUDA
+        const int fused = 1;
+#else
+        const int fused = which % 4 < 2;        // this device has no halves
+#endif
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *y[2], *grad[2][GRADS];
+        int counts[2][3], ran = 0;
+        for (way = 0; way < 2; way++) {         // apart, at once
+            tensor_t *x, *memory, *wanted[GRADS], *g;
+            nn_module_t *m;
+            char name[16];
+            tensor_manual_seed(9);
+            m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
+                                             .norm_first = norm_first, .batch_first = mode != 0);
+            x = tensor_to(tensor_randn(2, 2, width), dtype);
+            memory = tensor_to(tensor_randn(2, 2, width), dtype);
+            nn_to(m, dtype), nn_to(m, TENSOR_CUDA);
+            if (mode == 2) { nn_eval(m); }
+            wanted[0] = tensor_requires_grad_(on(x), 1);
+            for (k = 1; k < GRADS; k++) { wanted[k] = nn_get(m, names[k - 1]); }
+            for (k = 1; k < 4 && !way; k++) {
+                snprintf(name, sizeof name, "dropout%d", k);
+                nn_register_forward_hook(nn_get_child(m, name), as_it_is, &ran);
+            }
+            memset(sums, 0, sizeof sums);
+            (void)tensor_profiler_set(&notes);
+            y[way] = nn_transformer_forward(m, wanted[0], on(memory));
+            (void)tensor_profiler_set(NULL);
+            memcpy(counts[way], sums, sizeof sums);
+            g = tensor_sum(tensor_mul(y[way], y[way]));
+            CHECK_MSG(tensor_autograd_grad(&g, 1, NULL, wanted, GRADS, grad[way], 0) == 0, "%s",
+                      tensor_error_text());
+            nn_free(m);
+        }
+        CHECK(ran == 3 && counts[0][1] == 0 && counts[0][2] == 0);
+        CHECK_MSG(counts[1][2] == (fused ? 3 - norm_first : 0), "case %d: %d", which, counts[1][2]);
+        CHECK_MSG(counts[1][1] == (fused && norm_first && mode == 0), "case %d: %d", which, counts[1][1]);
+        if (fused) { CHECK(counts[0][0] - counts[1][0] >= (mode ? 4 : 6)); }
+        CHECK_MSG(same_numbers(y[0], y[1]), "case %d: other values", which);
+        for (k = 0; k < GRADS; k++) {
+            CHECK_MSG(same_numbers(grad[0][k], grad[1][k]), "case %d: another gradient %d", which, k);
+        }
+        tensor_scope_end(scope);
+    }
+}
+
 #ifdef TEST_CUDA
 // Weights of convolutions laid out once (nn_channels_last): steps and inference copy none to another layout,
 // and the values, gradients, states and files are those of row-major weights.
@@ -1596,6 +1689,10 @@ int main(void) {
     RUN(scaling);
     RUN(mixed);
     RUN(evaluated);
+    RUN(residuals);
+#ifndef TEST_CUDA
+    RUN(many_devices);
+#endif
     RUN(failures);
 #ifdef TEST_CUDA
     RUN(innermost);

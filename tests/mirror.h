@@ -99,9 +99,10 @@ enum { MIRROR_ARGS = 600 };
 static int mirror_blocks, mirror_fail_alloc, mirror_fail_copy;
 static long mirror_kernels;
 
-static int mirror_count(void) { return 2; }
+static int mirror_devices = 2;
+static int mirror_count(void) { return mirror_devices; }
 static int mirror_take(int index, uint64_t bytes, void **data, void **block) {
-    void *p = index >= 0 && index < 2 && !mirror_fail_alloc ? malloc((size_t)bytes) : NULL;
+    void *p = index >= 0 && index < mirror_devices && !mirror_fail_alloc ? malloc((size_t)bytes) : NULL;
     if (!p) { return TENSOR_ERR_OUT_OF_MEMORY; }
     memset(p, 0xFF, (size_t)bytes);
     mirror_blocks++;

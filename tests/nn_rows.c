@@ -229,9 +229,26 @@ ROW(GROUP_NORM, tensor_group_norm(in[0], P("21231"), B(1), B(2), .eps = v == 3 ?
     "2x3x2 3 3", "2x4x2x2 4", "2x3x3", "3x2 2 2")
 OF(GROUP_NORM_BACKWARD, GROUP_NORM)
 
-ROW(DROPOUT, (tensor_manual_seed(7), tensor_dropout(in[0], v == 3 ? 0.2 : 0.5, 1)), "3x4", "3x4", "2x3x2",
-    "9",
-    "1x1x7")
+// What a layer of a transformer adds to its input is dropped out, and a norm follows the sum.
+static tensor_t *decoder(tensor_t *x, tensor_t *memory, int v) {
+    nn_module_t *m;
+    tensor_t *y;
+    tensor_manual_seed(7);
+    m = nn_transformer_decoder_layer(8, 2, .feedforward = 4, .dropout = 0.3, .gelu = 1, .norm_first = v != 5,
+                                     .no_bias = v == 6);
+    if (tensor_dtype(x) != TENSOR_F32) { nn_to(m, tensor_dtype(x)); }
+    if (tensor_device(x) != TENSOR_CPU) { nn_to(m, tensor_device(x)); }
+    y = nn_transformer_forward(m, x, memory);
+    nn_free(m);
+    return y;
+}
+ROW(DROPOUT,
+    v > 4 ? decoder(in[0], in[1], v)
+          : (tensor_manual_seed(7), tensor_dropout(in[0], v == 3 ? 0.2 : 0.5, 1)),
+    "3x4", "3x4", "2x3x2", "9", "1x1x7", "2x1x8 c2x1x8", "2x1x8 c2x1x8", "1x2x8 c1x2x8", "3x1x8 c2x1x8", "2x1x8 c3x1x8",
+    "1x1x8 c2x1x8")
+OF(DROPOUT_ADD, DROPOUT)
+OF(ADD_LAYER_NORM, DROPOUT)
 // index weight; not the options that scale gradients, a padding row is never named
 ROW(EMBEDDING,
     tensor_embedding(v == 1 ? tensor_reshape(in[0], 2, 3) : v == 2 ? tensor_squeeze(in[0], 0) : in[0], in[1],

@@ -139,6 +139,8 @@ static void more_rows(const char *suffix) {
         tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y))
     BACK("batch_norm, eval, backward", x = image(); y = scale(),
          tensor_relu(tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y)))
+    BACK("batch_norm, eval, backward, channels last", x = tensor_channels_last(image()); y = scale(),
+         tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y))
     BACK("batch_norm, eval, backward, weights fixed", x = image(); y = made(tensor_ones(16)),
          tensor_relu(tensor_batch_norm(x, y, y, y, y)))
     ROW("conv2d, channels last", x = tensor_channels_last(image()); y = made(tensor_randn(16, 16, 3, 3)),
@@ -146,6 +148,24 @@ static void more_rows(const char *suffix) {
     BACK("conv2d backward, channels last",
          x = tensor_channels_last(image()); y = tensor_requires_grad_(made(tensor_randn(16, 16, 3, 3)), 1),
          tensor_conv2d(x, y, NULL, .padding = 1))
+}
+
+// Layers of a transformer: 8 steps, 4 items, 64 numbers, one head.
+static void layers(const char *suffix) {
+    static const char *const texts[4][2] = {{"encoder layer", "encoder layer backward"},
+                                            {"encoder layer, eval", "encoder layer, eval, backward"},
+                                            {"encoder layer, norm first", "encoder layer, norm first, backward"},
+                                            {"encoder layer, norm first, eval", "encoder layer, norm first, eval, backward"}};
+    int k;
+    for (k = 0; k < 4; k++) {
+        nn_module_t *m = nn_transformer_encoder_layer(64, 1, .feedforward = 64, .dropout = 0.1, .norm_first = k > 1);
+        nn_to(m, dtype);
+        nn_to(m, TENSOR_CUDA);
+        if (k % 2) { nn_eval(m); }
+        ROW(texts[k][0], x = made(tensor_randn(8, 4, 64)), nn_forward(m, x))
+        BACK(texts[k][1], x = made(tensor_randn(8, 4, 64)), nn_forward(m, x))
+        nn_free(m);
+    }
 }
 
 static void networks(const char *suffix) {
@@ -322,6 +342,7 @@ int main(int argc, char **argv) {
         rows(suffix);
         networks(suffix);
         more_rows(suffix);
+        layers(suffix);
     }
     others();
     if (tensor_cuda_fallbacks()) {
