@@ -24401,8 +24401,8 @@ TENSOR__FN void tensor__la_part_task(void *arg, int64_t task, int worker) {
 
 // Runs the tasks of some steps, each of which has n rows or columns of so many multiply-adds. A call that is
 // done in one go has one task, so that a small matrix is done by plain loops.
-TENSOR__FN void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
-                               tensor__la_fn *run) {
+TENSOR__FN TENSOR__NOINLINE void tensor__la_run(tensor__la_item_t *q, int64_t steps, int64_t n, int64_t each,
+                                                tensor__la_fn *run) {
     q->run = run;
     q->steps = steps;
     q->count = n;
