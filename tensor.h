@@ -10069,6 +10069,56 @@ TENSOR__FN void TENSOR__K(gemm_outer)(const tensor__gemm_t *g, int64_t ars) {
     }
 }
 
+TENSOR__RARE
+
+// Cuts a product into tasks, each of which has some blocks; *g is used up.
+TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
+    tensor__gemm_job_t job;
+    job.g = g;
+    job.workers = tensor__thread_count();
+    job.parts = tensor__gemm_splits(g);
+    if (job.parts) {
+        if (g->aoff) {
+            g->a = (const float *)g->a + g->aoff[0];
+            g->aoff = NULL;
+        }
+        if (g->boff) {
+            g->b = (const float *)g->b + g->boff[0];
+            g->boff = NULL;
+        }
+        tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        tensor__parallel(1, TENSOR__K(gemm_join), &job);
+        return;
+    }
+    job.cut = tensor__gemm_cut(g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
+
+    // threads that would each pack A pack it together, one block at a time
+    job.shared = job.cut.tasks > 1 && g->batch == 1 && !TENSOR__K(gemm_is_dot)(g)
+        && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
+    int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
+    if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
+        // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
+        int b_is_large = TENSOR__K(gemm_b_here)(g) && g->n * g->k > 65536;
+        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g->k);
+    }
+    int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
+    mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
+    for (int64_t i = 0; i < g->m; i += mc) {
+        for (int64_t p = 0; p < g->k; p += kc) {
+            job.r[0] = i;
+            job.r[1] = TENSOR__MIN(i + mc, g->m);
+            job.r[4] = p;
+            job.r[5] = TENSOR__MIN(p + kc, g->k);
+            if (job.shared) {
+                tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+            }
+            tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
+        }
+    }
+}
+
+TENSOR__END
+
 TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     int64_t ars = call->ars, acs = call->acs, brs = call->brs, bcs = call->bcs;
     if (call->m <= 0 || call->n <= 0 || call->batch <= 0) { return; }
@@ -10129,48 +10179,7 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
     g.acs = acs;
     g.brs = brs;
     g.bcs = bcs;
-    tensor__gemm_job_t job;
-    job.g = &g;
-    job.workers = tensor__thread_count();
-    job.parts = tensor__gemm_splits(&g);
-    if (job.parts) {
-        if (g.aoff) {
-            g.a = (const float *)g.a + g.aoff[0];
-            g.aoff = NULL;
-        }
-        if (g.boff) {
-            g.b = (const float *)g.b + g.boff[0];
-            g.boff = NULL;
-        }
-        tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
-        tensor__parallel(1, TENSOR__K(gemm_join), &job);
-        return;
-    }
-    job.cut = tensor__gemm_cut(&g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
-
-    // threads that would each pack A pack it together, one block at a time
-    job.shared = job.cut.tasks > 1 && g.batch == 1 && !TENSOR__K(gemm_is_dot)(&g)
-        && !TENSOR__K(gemm_a_here)(&g) && !TENSOR__K(gemm_b_here)(&g);
-    int64_t kc = job.shared ? tensor__gemm_chunk(g.k) : g.k;
-    if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(&g)) {
-        // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int b_is_large = TENSOR__K(gemm_b_here)(&g) && g.n * g.k > 65536;
-        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g.k);
-    }
-    int64_t mc = (g.m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
-    mc = job.shared ? ((g.m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g.m;
-    for (int64_t i = 0; i < g.m; i += mc) {
-        for (int64_t p = 0; p < g.k; p += kc) {
-            job.r[0] = i;
-            job.r[1] = TENSOR__MIN(i + mc, g.m);
-            job.r[4] = p;
-            job.r[5] = TENSOR__MIN(p + kc, g.k);
-            if (job.shared) {
-                tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
-            }
-            tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
-        }
-    }
+    TENSOR__K(gemm_in_parts)(&g);
 }
 
 // c[4][2 vectors] = sum over p of the rows (1..4) of a times b[p][2 vectors]; rows that do not exist get the
@@ -12009,7 +12018,7 @@ TENSOR__UNUSED static inline tensor__thread_t *tensor__self(void) {
 
 enum { TENSOR__DENY_MEMORY, TENSOR__DENY_LOCK };
 
-TENSOR__FN void tensor__lock(tensor__mutex_t *m) {
+TENSOR__FN TENSOR__NOINLINE void tensor__lock(tensor__mutex_t *m) {
     tensor__thread_t *th = tensor__tls;
     if (th && th->denies) { th->denies(th, TENSOR__DENY_LOCK); }
     TENSOR__TAKE(m);
@@ -14491,7 +14500,8 @@ TENSOR__BETWEEN int tensor__share_count(void) {
 
 // Runs fn(arg, 0..ntasks-1, 0) one after the other on th: each finds what the ones before it have left. A
 // kernel that is done in time slices is interrupted between them.
-TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg) {
+TENSOR__FN TENSOR__NOINLINE void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn,
+                                                  void *arg) {
     tensor__time_slice_t *slice = th->time_slice;
     if (!slice) {
         for (int64_t i = 0; i < ntasks; i++) { fn(arg, i, 0); }
@@ -14503,7 +14513,8 @@ TENSOR__FN void tensor__in_order(tensor__thread_t *th, int64_t ntasks, tensor__t
 }
 
 // Runs fn(arg, 0.., 0) one after the other on th until one sets *over, which stays between time slices.
-TENSOR__FN void tensor__until(tensor__thread_t *th, const int *over, tensor__task_fn fn, void *arg) {
+TENSOR__FN TENSOR__NOINLINE void tensor__until(tensor__thread_t *th, const int *over, tensor__task_fn fn,
+                                               void *arg) {
     tensor__time_slice_t *slice = th->time_slice;
     if (!slice) {
         for (int64_t i = 0; !*over; i++) { fn(arg, i, 0); }
@@ -14997,7 +15008,7 @@ TENSOR__FN int tensor__no_surplus(const char *op, const char *site, const void *
 }
 
 // -1 with the error INDEX if dim is outside -ndim..ndim-1.
-TENSOR__FN int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
+TENSOR__FN TENSOR__NOINLINE int tensor__dim_of(const char *op, int64_t dim, int ndim, const tensor_t *x) {
     int64_t n = ndim ? ndim : 1;        // a 0-d tensor takes 0 and -1, as in PyTorch
     TENSOR__REFUSE_AS(-1, dim < -n || dim >= n, INDEX, "%s: dim %d is outside %d..%d (x %t)", op, dim, -n,
                       n - 1, x);
@@ -22033,8 +22044,8 @@ TENSOR__FN int tensor__mask(const char *name, tensor_t *x, const int64_t *dims, 
     return tensor__dim_mask(name, x, dims, n, mask);
 }
 
-TENSOR__FN tensor_t *tensor__reduce_dims(const tensor__row_t *row, tensor_t *x, const int64_t *dims, int n,
-                                         int keepdim) {
+TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__reduce_dims(const tensor__row_t *row, tensor_t *x,
+                                                          const int64_t *dims, int n, int keepdim) {
     uint32_t mask;
     if (!tensor__mask(row->name, x, dims, n, &mask)) { return TENSOR__POISON; }
     return tensor__reduce(row, x, x->ndim ? mask : 0, keepdim);
@@ -30654,6 +30665,8 @@ TENSOR__END
 // may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
 // of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
 
+TENSOR__RARE
+
 TENSOR__FN tensor__hooked_t *tensor__pass_hooked(tensor__thread_t *th, tensor__pass_t *p, tensor_t *leaf) {
     int64_t *i = tensor__map_put(th, &p->places, leaf);
     if (!i) { return NULL; }
@@ -30706,6 +30719,8 @@ TENSOR__FN int tensor__plan(tensor__thread_t *th, tensor__pass_t *p, tensor_t *c
     if (list) { tensor__give_back(th, list); }
     return ok;
 }
+
+TENSOR__END
 
 // Whether nobody else can see t's data: it may be added to in place.
 TENSOR__INLINE int tensor__alone(const tensor__thread_t *th, const tensor_t *t, int refs) {
@@ -31080,6 +31095,23 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     return ok;
 }
 
+// Runs the nodes in the pass until there are none. After a failure, before or in it, they are only dropped.
+TENSOR__FN TENSOR__NOINLINE int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_t mark,
+                                                  int ok) {
+    while (p->count) {
+        tensor__slot_t s = tensor__pass_pop(p);
+        if (ok) { ok = tensor__run_node(th, p, &s); }
+        if (th->top > mark) { tensor__pop(th, mark); }
+        for (int k = 0; k < s.node->nout; k++) {
+            if (s.g[k]) { tensor__drop(s.g[k]); }
+        }
+        tensor__node_drop(th, s.node);
+    }
+    return ok;
+}
+
+TENSOR__RARE
+
 // Whether backward can start at the outputs with these gradients and reach the inputs. -> code
 TENSOR__FN int tensor__run_usable(tensor__thread_t *th, tensor_t *const *outputs, int no,
                                   tensor_t *const *grads, tensor_t *const *inputs, int ni, const char *op) {
@@ -31119,20 +31151,6 @@ TENSOR__FN int tensor__start_at(tensor__thread_t *th, tensor__pass_t *p, tensor_
     if (given) { tensor__hold(g); }
     int ok = tensor__deliver(th, p, y->node, y->output, y, &m, g, NULL, i);
     if (given) { tensor__drop(g); }
-    return ok;
-}
-
-// Runs the nodes in the pass until there are none. After a failure, before or in it, they are only dropped.
-TENSOR__FN int tensor__run_nodes(tensor__thread_t *th, tensor__pass_t *p, int64_t mark, int ok) {
-    while (p->count) {
-        tensor__slot_t s = tensor__pass_pop(p);
-        if (ok) { ok = tensor__run_node(th, p, &s); }
-        if (th->top > mark) { tensor__pop(th, mark); }
-        for (int k = 0; k < s.node->nout; k++) {
-            if (s.g[k]) { tensor__drop(s.g[k]); }
-        }
-        tensor__node_drop(th, s.node);
-    }
     return ok;
 }
 
@@ -31261,8 +31279,6 @@ TENSOR_API int (tensor_backward)(tensor_t *loss) {
 TENSOR_API int (tensor_backward_with)(tensor_t *y, tensor_t *grad, int flags) {
     return tensor__run(tensor__self(), &y, 1, &grad, NULL, 0, NULL, flags, "backward", tensor_autograd_grad);
 }
-
-TENSOR__RARE
 
 // A gradient whose reference is the pass's: that becomes one of the innermost scope. -> t, an alias of it if
 // it is another thread's, or poison

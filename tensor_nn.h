@@ -4860,6 +4860,31 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
 #undef NN__LONGEST
 #define NN__LONGEST 256
 
+// What few vectors of windows need, those at the edges of an image, is a function of its own. Copies the
+// numbers left .. right of a segment; length: there are so many, and the others become -inf (0: they are).
+TENSOR__FN TENSOR__NOINLINE void NN__K(max_segment)(const float *x, int64_t left, int64_t right,
+                                                    int64_t length, float *copy) {
+    for (int64_t i = 0; i < length; i += V_N) { V_STORE(copy + i, V_SET(-INFINITY)); }
+    if (right > left) { memcpy(copy + left, x + left, (size_t)(right - left) * sizeof *x); }
+}
+
+// The first element in a row of w of each window whose left end is x0 + i * step, or 0.
+TENSOR__FN TENSOR__NOINLINE void NN__K(max_starts)(int64_t x0, int64_t step, int64_t dilation, int64_t w,
+                                                   int64_t start, int32_t *at) {
+    for (int64_t i = 0; i < V_N; i++) {
+        int64_t c = x0 + i * step;
+        while (c < 0) { c += dilation; }
+        at[i] = c < w ? (int32_t)(start + c) : 0;
+    }
+}
+
+TENSOR__FN TENSOR__NOINLINE void NN__K(max_put)(float *y, int32_t *place, int64_t n, V_F m, V_I best) {
+    int32_t at[V_N];
+    VI_STORE(at, best);
+    NN__K(put)(y, n, m);
+    for (int64_t i = 0; i < n && i < V_N; i++) { place[i] = at[i]; }
+}
+
 // V_N windows of one row, of which the first n are kept; step holds 0, sw, 2 sw, ... They read a segment of
 // a row of the image (the windows that are not kept may read any number of the plane), or a copy of it with
 // -inf around it if a kept window leaves the row or a segment leaves the plane. two: windows of 2 x 2, side
@@ -4898,24 +4923,17 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
             if (within && start + x0 + length <= plane) {
                 row += x0;
             } else {
-                for (int64_t i = 0; !clean && i < length; i += V_N) { V_STORE(copy + i, V_SET(-INFINITY)); }
+                NN__K(max_segment)(row + x0, left, right, clean ? 0 : length, copy);
                 clean = 1;
-                if (right > left) {
-                    memcpy(copy + left, row + x0 + left, (size_t)(right - left) * sizeof copy[0]);
-                }
                 row = copy;
             }
 
             // The first element of the window: it is taken if all are -inf.
-            if (first && left == 0 && last < w) {
+            if (first && (two || (left == 0 && last < w))) {
                 best = VI_ADD(step, VI_SET((int32_t)(start + x0)));
             } else if (first) {
                 int32_t at[V_N];
-                for (int64_t i = 0; i < V_N; i++) {
-                    int64_t c = x0 + i * sw;
-                    while (c < 0) { c += dw; }
-                    at[i] = c < w ? (int32_t)(start + c) : 0;
-                }
+                NN__K(max_starts)(x0, sw, dw, w, start, at);
                 best = VI_LOAD(at);
             }
 
@@ -4944,10 +4962,7 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
         V_STORE(y, m);
         VI_STORE(place, best);
     } else {
-        int32_t at[V_N];
-        VI_STORE(at, best);
-        NN__K(put)(y, n, m);
-        for (int64_t i = 0; i < n && i < V_N; i++) { place[i] = at[i]; }
+        NN__K(max_put)(y, place, n, m, best);
     }
 }
 #endif
@@ -8692,6 +8707,35 @@ TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, 
     }
 }
 
+// The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
+typedef struct nn__conv_turned_t {
+    const nn__conv_t *v;
+    const char *transposed;
+    char *to;
+} nn__conv_turned_t;
+
+TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
+    const nn__conv_turned_t *t = (const nn__conv_turned_t *)arg;
+    const nn__conv_t *v = t->v;
+    const char *transposed = t->transposed;
+    char *to = t->to;
+    (void)task, (void)worker;
+    for (int64_t k = 0; k < v->kk; k += 16) {
+        for (int64_t o = 0; o < v->og; o++) {
+            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
+                int64_t from = i * v->og + o, here = o * v->kk + i;
+                if (v->es == 4) {
+                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
+                } else {
+                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
+                }
+            }
+        }
+    }
+}
+
+TENSOR__RARE
+
 // Plane 0 of image i and group q, of x and of y.
 TENSOR__FN char *nn__conv_x(const nn__conv_t *v, int64_t i, int64_t q) {
     return nn__at(v->x, (i * v->groups + q) * v->cg * v->plane);
@@ -8858,33 +8902,6 @@ TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// The weight's gradient of a group, [og][kk], from its transpose, 16 of its rows at a time.
-typedef struct nn__conv_turned_t {
-    const nn__conv_t *v;
-    const char *transposed;
-    char *to;
-} nn__conv_turned_t;
-
-TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
-    const nn__conv_turned_t *t = (const nn__conv_turned_t *)arg;
-    const nn__conv_t *v = t->v;
-    const char *transposed = t->transposed;
-    char *to = t->to;
-    (void)task, (void)worker;
-    for (int64_t k = 0; k < v->kk; k += 16) {
-        for (int64_t o = 0; o < v->og; o++) {
-            for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
-                int64_t from = i * v->og + o, here = o * v->kk + i;
-                if (v->es == 4) {
-                    ((float *)(void *)to)[here] = ((const float *)(const void *)transposed)[from];
-                } else {
-                    ((double *)(void *)to)[here] = ((const double *)(const void *)transposed)[from];
-                }
-            }
-        }
-    }
-}
-
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
 TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = (const nn__conv_t *)arg;
@@ -8952,8 +8969,6 @@ TENSOR__FN void nn__conv_weight_join(void *arg, int64_t task, int worker) {
         NN__DO(v->k, add)(to, from + (uint64_t)i * (uint64_t)v->w->numel * v->es, n);
     }
 }
-
-TENSOR__RARE
 
 TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);

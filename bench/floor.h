@@ -144,14 +144,14 @@ static void floor_list(floor_t *f, tensor_graph_t *g, double bytes_per_flop) {
     f->flops = f->bound = 0;
     for (int64_t i = 0, n = tensor_graph_info(g).calls; i < n;) {
         tensor_graph_call_t call = tensor_graph_call(g, i);
-        const int64_t group = call.group;
+        const int64_t group = call.block_group;
         const int first = f->parts;
         double flops = 0;
         do {
             floor_call(f, first, &call);
             flops += tensor_graph_flops(&call);
             call = tensor_graph_call(g, ++i);
-        } while (i < n && group >= 0 && call.group == group);
+        } while (i < n && group >= 0 && call.block_group == group);
         f->flops += flops;
         if (flops * bytes_per_flop > floor_bytes(f->part + first, f->parts - first)) {
             f->parts = first;
