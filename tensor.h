@@ -23201,8 +23201,10 @@ TENSOR__FN tensor_t *tensor__trapezoids(tensor_t *y, tensor_t *x, double dx, int
                    "trapezoid: y %t must have a dim %i and x as many places", y, d);
     int64_t n = y->dims[d] - 1;
     if (n < 0) { return y; }
+    if (!tensor__is_float(y->dtype)) { y = tensor_to(y, TENSOR_I64); }      // two bytes may add up to more
     y = tensor_add(tensor_narrow(y, d, 1, n), tensor_narrow(y, d, 0, n));
     if (!x) { return tensor_mul_scalar(y, dx / 2); }
+    if (!tensor__is_float(x->dtype)) { x = tensor_to(x, TENSOR_I64); }
     x = tensor_diff(x, 1, e);
     if (y == TENSOR__POISON) { return y; }
     int64_t to[TENSOR_MAX_DIMS];

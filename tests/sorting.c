@@ -420,6 +420,10 @@ static void scans(void) {
     IS(tensor_trapezoid(m, NULL, 1, -1), TENSOR_F32, "3", 10, 19, 31);
     IS(tensor_trapezoid(m, NULL, 0.5, 0), TENSOR_F32, "5", 6.5, 3.25, 6.25, 4.5, 5);
     IS(tensor_trapezoid(i, NULL, 1, 1), TENSOR_F32, "2", 10, 19);
+    tensor_t *bytes = make(TENSOR_U8, "2", (const double[]){255, 7});
+    tensor_t *places = make(TENSOR_U8, "2", (const double[]){4, 1});
+    IS(tensor_trapezoid(bytes, NULL, 1, 0), TENSOR_F32, "", 131);
+    IS(tensor_trapezoid(bytes, places, 1, 0), TENSOR_F32, "", -393);
     tensor_t *t = make(TENSOR_F32, "3", (const double[]){0, 1, 4});
     IS(tensor_trapezoid(m, t, 1, 0), TENSOR_F32, "5", 27, 16.5, 27.5, 21, 22);
     IS(tensor_trapezoid(c, t, 1, 1), TENSOR_F32, "2x2", 6.5, 6.75, 17.25, 16);
