@@ -4508,7 +4508,7 @@ typedef enum tensor_family_t {
     TENSOR_FAMILY_TRANSFER,           // >>impl-transfer; no kernel
     TENSOR_FAMILY_CONV,               // >>impl-conv >>impl-columns; >>nn-kernel-conv; native_conv
     TENSOR_FAMILY_POOL,               // >>impl-pool; >>nn-kernel-pool; native_pool
-    TENSOR_FAMILY_NORM,               // >>impl-norm; >>nn-kernel-norm; native_norm
+    TENSOR_FAMILY_NORM,               // >>impl-norm >>impl-dropout; >>nn-kernel-norm; native_norm
     TENSOR_FAMILY_EMBEDDING,          // >>impl-embedding; -; native_embedding
     TENSOR_FAMILY_DROPOUT,            // >>impl-dropout; >>nn-kernel-dropout; native_dropout
     TENSOR_FAMILY_ATTENTION,          // >>impl-attention; >>nn-kernel-attention; native_attention

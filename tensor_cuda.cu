@@ -3487,12 +3487,13 @@ struct dropout_t {
 inline int drop_out_of(const place_t &at, const tensor_arg_t &y, const tensor_arg_t *more,
                        const tensor_arg_t &x, const dropout_t &d) {
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
+    const void *before = more ? more->data : nullptr;
     if (!x.numel) { return 0; }
     return by_float(x.dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
-        return launch(at, grid, more ? drop_out<T, true> : drop_out<T, false>, (T *)y.data,
-                      (const T *)(more ? more->data : nullptr), (const T *)x.data, x.numel, d.rng, d.keep,
-                      d.scale);
+        auto *kernel = more ? drop_out<T, true> : drop_out<T, false>;
+        return launch(at, grid, kernel, (T *)y.data, (const T *)before, (const T *)x.data, x.numel, d.rng,
+                      d.keep, d.scale);
     });
 }
 
@@ -4508,7 +4509,8 @@ template <class T> struct norm_of_t {
 
 // Row r, by the threads of l. s: shared, THREADS of them.
 template <class T, bool HOLDS, class C = class_t<T>>
-__device__ inline void norm_row(const row_t<T, HOLDS> &row, const norm_of_t<T> &o, int64_t r, C *s, lanes_t l) {
+__device__ inline void norm_row(const row_t<T, HOLDS> &row, const norm_of_t<T> &o, int64_t r, C *s,
+                                lanes_t l) {
     C m = 0, square = 0;
     if (HOLDS || o.rms) {
         C sum = 0;
@@ -5187,8 +5189,9 @@ static int layer_norm_backward_of(const place_t &at, const tensor_arg_t &dx, voi
 
 // Gradients of weight and bias with fixed statistics of the channels, which are the columns of dy and x.
 template <class T, class C = class_t<T>>
-static int channel_gradients(const place_t &at, void *dw, void *db, const tensor_arg_t &dy, const tensor_arg_t &x,
-                             const void *mean, const void *rstd, int64_t rows, int64_t columns, void *scratch) {
+static int channel_gradients(const place_t &at, void *dw, void *db, const tensor_arg_t &dy,
+                             const tensor_arg_t &x, const void *mean, const void *rstd, int64_t rows,
+                             int64_t columns, void *scratch) {
     const int64_t chunk = norm_chunk(at, rows, columns, x.dtype), chunks = (rows + chunk - 1) / chunk;
     const int code = launch(at, {dim3((unsigned)((columns + 31) / 32), (unsigned)chunks), dim3(32, 8)},
                             layer_norm_weights<T, true>, (C *)scratch, (const T *)dy.data, (const T *)x.data,

@@ -17721,8 +17721,8 @@ TENSOR__FN int nn__adds_at_once(tensor_t *x, tensor_t *y, double p) {
     return same && !TENSOR__(casting)() && (!nn__is_half(x) || TENSOR__(halves)(x));
 }
 
-// x + drop(y), and unless norm is NULL, *normed = norm(that): on a device as one kernel, where the modules are
-// those that the layer was made with.
+// x + drop(y), and unless norm is NULL, *normed = norm(that): on a device as one kernel, where the modules
+// are those that the layer was made with.
 TENSOR__FN tensor_t *nn__add_and_norm(tensor_t *x, tensor_t *y, nn_module_t *drop, nn_module_t *norm,
                                       tensor_t **normed) {
     const int plain = nn__is_plain(drop, NN__KIND(DROPOUT));

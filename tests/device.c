@@ -1294,7 +1294,9 @@ static void many_devices(void) {
         tensor_backward(tensor_sum(x[k]));
     }
     CHECK_NEAR(tensor_item(nn_clip_grad_norm_n(x, 3, 1)), sqrt(12.0), 1e-6);
-    for (k = 0; k < 3; k++) { CHECK_NEAR(tensor_item(tensor_sum(off(tensor_grad(x[k])))), 4 / sqrt(12.0), 1e-5); }
+    for (k = 0; k < 3; k++) {
+        CHECK_NEAR(tensor_item(tensor_sum(off(tensor_grad(x[k])))), 4 / sqrt(12.0), 1e-5);
+    }
     mirror_devices = 2;
 }
 #endif
@@ -1306,7 +1308,7 @@ static tensor_t *as_it_is(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) 
     ++*(int *)user;
     return y;
 }
-static int sums[3];                            // of add, dropout and layer_norm; of dropout_add; of add_layer_norm
+static int sums[3];                     // of add, dropout and layer_norm; of dropout_add; of add_layer_norm
 static void hear_sums(void *user, const tensor_profiler_call_t *call) {
     static const char *const apart[3] = {"add", "dropout", "layer_norm"};
     int k;
@@ -1319,8 +1321,8 @@ static int same_numbers(tensor_t *a, tensor_t *b) { return a && b && tensor_equa
 static void residuals(void) {
     enum { GRADS = 6 };
     static const tensor_dtype_t dtypes[4] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
-    static const char *const names[GRADS - 1] = {"linear1.weight", "norm1.weight", "norm2.bias", "norm3.weight",
-                                                 "self_attn.out_proj.weight"};
+    static const char *const names[GRADS - 1] = {"linear1.weight", "norm1.weight", "norm2.bias",
+                                                 "norm3.weight", "self_attn.out_proj.weight"};
     static const int64_t widths[3] = {8, 10, 24};       // rows of halves that a block holds, or does not
     int which, way, k;
     for (which = 0; which < 4 * 3 * 2 * 3; which++) {
@@ -1341,8 +1343,9 @@ static void residuals(void) {
             nn_module_t *m;
             char name[16];
             tensor_manual_seed(9);
-            m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
-                                             .norm_first = norm_first, .batch_first = mode != 0);
+            m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .norm_first = norm_first,
+                                             .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
+                                             .batch_first = mode != 0);
             x = tensor_to(tensor_randn(2, 2, width), dtype);
             memory = tensor_to(tensor_randn(2, 2, width), dtype);
             nn_to(m, dtype), nn_to(m, TENSOR_CUDA);

@@ -245,8 +245,8 @@ static tensor_t *decoder(tensor_t *x, tensor_t *memory, int v) {
 ROW(DROPOUT,
     v > 4 ? decoder(in[0], in[1], v)
           : (tensor_manual_seed(7), tensor_dropout(in[0], v == 3 ? 0.2 : 0.5, 1)),
-    "3x4", "3x4", "2x3x2", "9", "1x1x7", "2x1x8 c2x1x8", "2x1x8 c2x1x8", "1x2x8 c1x2x8", "3x1x8 c2x1x8", "2x1x8 c3x1x8",
-    "1x1x8 c2x1x8")
+    "3x4", "3x4", "2x3x2", "9", "1x1x7", "2x1x8 c2x1x8", "2x1x8 c2x1x8", "1x2x8 c1x2x8", "3x1x8 c2x1x8",
+    "2x1x8 c3x1x8", "1x1x8 c2x1x8")
 OF(DROPOUT_ADD, DROPOUT)
 OF(ADD_LAYER_NORM, DROPOUT)
 // index weight; not the options that scale gradients, a padding row is never named
