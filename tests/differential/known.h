@@ -357,7 +357,8 @@ static int bytes_negated(const program_t *p, const trace_t *a, int at, const cha
     int k;
     if (!s || !strstr(what, "element") ||
         (strcmp(name, "margin_ranking_loss") && strcmp(name, "soft_margin_loss") &&
-         strcmp(name, "triplet_margin_loss") && strcmp(name, "triplet_margin_with_distance_loss"))) {
+         strcmp(name, "triplet_margin_loss") && strcmp(name, "triplet_margin_with_distance_loss") &&
+         strcmp(name, "trapezoid") && strcmp(name, "cumulative_trapezoid"))) {
         return 0;
     }
     for (k = 0; k < s->nin; k++) {
@@ -817,7 +818,7 @@ static struct {
     {state_of_halves, optimizing, "the state of optimizers of f16 and bf16 is f32", 0},
     {detached, detaching, "detach_: what hooks and views still hold", 0},
     {bytes, NULL, "conversions to u8 saturate", 0},
-    {bytes_negated, NULL, "PyTorch at fault: -target and differences of u8 wrap", 0},
+    {bytes_negated, NULL, "PyTorch at fault: -target, differences and trapezoids of u8 wrap", 0},
     {rate_of_asgd, optimizing, "ASGD takes a new learning rate at once, PyTorch one step later", 0},
     {bytes_of_atan2, NULL, "PyTorch at fault: the derivative of atan2 negates a, which wraps for u8", 0},
     {cut_mean, NULL, "PyTorch at fault: lp_pool of integers loses the fraction of their mean", 0},
