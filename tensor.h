@@ -33816,7 +33816,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
         v->walked[i].share = ((int)v->block * v->walked[i].size / v->n + 64) & ~63;
     }
     v->given = (r.end * (uint64_t)v->block + 63) & ~(uint64_t)63;
-    return v->given + (uint64_t)v->n * sizeof(tensor__given_t);
+    return (v->given + (uint64_t)v->n * sizeof(tensor__given_t) + 63) & ~(uint64_t)63;
 }
 
 // Plans a graph for the kernels and threads of now. Until it has succeeded the graph does not run. -> code
