@@ -8845,15 +8845,22 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     nn__conv_multiply(&s);
 }
 
-TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
-    nn__conv_t *v = nn__conv_planned(c);
+// What gives y: without columns, or by tasks, so many for each image and group, each with products of m rows
+// and k steps.
+TENSOR__FN int nn__conv_give(nn__conv_t *v, const tensor_arg_t *y, int64_t m, int64_t k, int64_t tasks,
+                             tensor__task_fn task) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
-    } else if (v->y->numel) {
-        tensor__gemm_t g = nn__product(v->og, v->rows * v->wide, v->kk);
-        nn__conv_run_tasks(v, v->images * v->groups * v->blocks, nn__conv_task, &g);
+    } else if (y->numel) {
+        tensor__gemm_t g = nn__product(m, v->rows * v->wide, k);
+        nn__conv_run_tasks(v, v->images * v->groups * tasks, task, &g);
     }
     return TENSOR_OK;
+}
+
+TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
+    nn__conv_t *v = nn__conv_planned(c);
+    return nn__conv_give(v, v->y, v->og, v->kk, v->blocks, nn__conv_task);
 }
 
 // Columns = WT g, added back into the image. A task has some channels of one image, which no other task
@@ -8893,13 +8900,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
 
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);
-    if (v->columnless) {
-        nn__direct_run(&v->without, v->work);
-    } else if (v->x->numel) {
-        tensor__gemm_t g = nn__product(v->each * v->taps, v->rows * v->wide, v->og);
-        nn__conv_run_tasks(v, v->images * v->groups * v->shares, nn__conv_input_task, &g);
-    }
-    return TENSOR_OK;
+    return nn__conv_give(v, v->x, v->each * v->taps, v->og, v->shares, nn__conv_input_task);
 }
 
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
