@@ -16284,7 +16284,7 @@ TENSOR__INLINE int tensor__count_bits(int bits) {
 }
 
 // How many dims and strides the node of o holds.
-TENSOR__FN size_t tensor__node_room(const tensor__op_t *o, int saves) {
+TENSOR__INLINE size_t tensor__node_room(const tensor__op_t *o, int saves) {
     size_t dims = 0;
     for (int i = 0; i < o->nin; i++) {
         if (!o->in[i]) { continue; }
