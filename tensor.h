@@ -340,7 +340,7 @@ TENSOR_API int tensor_set_error_handler(tensor_error_fn_t fn, void *user);
 // Raises an error from the user's own code (a custom function, a module): same stickiness, same text form.
 //   code    tensor_code_t
 //   what    e.g. "my_op: x must be 2-d"
-//   -> code;  errors the one raised
+//   -> code, INTERNAL where that is no tensor_code_t of an error;  errors the one raised
 TENSOR_API int tensor_raise(int code, const char *what);
 
 // ------------------------------------------------------------------------------
