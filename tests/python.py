@@ -306,7 +306,7 @@ def leaks():
     tracemalloc.start()
     before = live()
     grown = []
-    for _ in range(3):                      # what is left once is a cache, what is left every time is a leak
+    for _ in range(8):                      # what is left once is a cache, what is left every time is a leak
         for _ in range(5):
             share()
         gc.collect()
