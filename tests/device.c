@@ -1341,7 +1341,7 @@ static void residuals(void) {
         for (way = 0; way < 2; way++) {         // apart, at once
             tensor_t *x, *memory, *wanted[GRADS], *g;
             nn_module_t *m;
-            char name[16];
+            char name[24];
             tensor_manual_seed(9);
             m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .norm_first = norm_first,
                                              .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
