@@ -340,7 +340,7 @@ TENSOR_API int tensor_set_error_handler(tensor_error_fn_t fn, void *user);
 // Raises an error from the user's own code (a custom function, a module): same stickiness, same text form.
 //   code    tensor_code_t
 //   what    e.g. "my_op: x must be 2-d"
-//   -> code, INTERNAL where that is no tensor_code_t of an error;  errors the one raised
+//   -> the code that is raised: code, or INTERNAL if that is not an error of tensor_code_t;  errors that one
 TENSOR_API int tensor_raise(int code, const char *what);
 
 // ------------------------------------------------------------------------------
@@ -375,9 +375,9 @@ TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
 // Frees a context and everything in it; no other thread may have it in use. NULL = nothing (the default one
 // is freed by tensor_shutdown).
-//   -> first error pending in it on the calling thread, else 0;  errors OWNER (no context, or one that was
-//      freed; inside a function that the library calls in this context (a hook, a closure, forward, a job):
-//      nothing is freed)
+//   -> first error pending in it on the calling thread, else 0;  errors OWNER (it is not a context, or was
+//      freed already; inside a function that the library calls in this context, as a hook, a closure,
+//      forward or a job): nothing is freed
 TENSOR_API int tensor_context_free(tensor_context_t *context);
 
 // Frees everything the calling thread's context owns (tensors, modules, threads, caches). Every pointer the
@@ -397,7 +397,7 @@ TENSOR_API void tensor_thread_end(void);
 
 // Sets where memory comes from; only before the context's first allocation.
 //   a       copied; NULL = TENSOR_MALLOC/TENSOR_FREE
-//   -> code;  errors OWNER if memory was allocated already
+//   -> code;  errors OWNER if memory was allocated already, or if alloc or free is NULL and the other is not
 TENSOR_API int tensor_set_allocator(const tensor_allocator_t *a);
 
 // An allocator that takes all memory from a buffer of the program, for tensor_set_allocator in one context:
@@ -11784,7 +11784,6 @@ typedef struct tensor__raw_t {
     struct tensor__raw_t *next_of_kind;
 } tensor__raw_t;
 
-// Dead objects of one kind, oldest first.
 // Is told, under a lock, when the storage that it is put on goes.
 typedef struct tensor__watch_t {
     tensor__deleter_t *deleter;         // the storage's own, or another watch's
@@ -11792,6 +11791,7 @@ typedef struct tensor__watch_t {
     void (*gone)(struct tensor__watch_t *w);
 } tensor__watch_t;
 
+// Dead objects of one kind, oldest first.
 typedef struct tensor__graves_t {
     tensor__raw_t *first, *last;
     int64_t count;
@@ -11982,7 +11982,8 @@ struct tensor_context_t {
 static tensor_context_t tensor__default;             // made ready by the first tensor__attach
 static tensor__mutex_t tensor__global = TENSOR__MUTEX_INIT;
 static tensor__count_t tensor__shutdown_count;
-static tensor__count_t tensor__contexts;              // made by tensor_context_new, not freed yet
+static tensor_context_t *tensor__contexts;            // made by tensor_context_new, not freed yet
+static tensor__count_t tensor__contexts_lock;
 static TENSOR__TLS tensor__thread_t *tensor__tls;
 
 // The state whose call waits on this thread for the user's jobs, the innermost one; NULL = none.
@@ -14088,7 +14089,7 @@ TENSOR__FN void tensor__exit_watch(tensor__thread_t *th) {
 
 TENSOR__FN void tensor__exit_forget(void) {
     TENSOR__LOCK(&tensor__global);
-    if (tensor__exit_key_made && TENSOR__ATOMIC_LOAD(&tensor__contexts) == 0) {
+    if (tensor__exit_key_made && !TENSOR__PTR_LOAD(&tensor__contexts)) {
         (void)pthread_key_delete(tensor__exit_key);
         tensor__exit_key_made = 0;
     }
@@ -14772,26 +14773,23 @@ TENSOR_API int (tensor_shutdown)(void) {
     return code;
 }
 
-// The contexts that tensor_context_new has made and nobody has freed.
-static tensor_context_t *tensor__context_list;
-static tensor__count_t tensor__context_lock;
-#define TENSOR__CONTEXT_GONE "%s: the context was freed, or is none"
+#define TENSOR__CONTEXT_GONE "%s: the argument is not a context, or it was freed"
 
 TENSOR__FN int tensor__context_known(const tensor_context_t *ctx) {
     if (ctx == &tensor__default) { return 1; }
-    tensor__spin(&tensor__context_lock);
-    const tensor_context_t *c = tensor__context_list;
+    tensor__spin(&tensor__contexts_lock);
+    const tensor_context_t *c = tensor__contexts;
     while (c && c != ctx) { c = c->next; }
-    tensor__unspin(&tensor__context_lock);
+    tensor__unspin(&tensor__contexts_lock);
     return c != NULL;
 }
 
 TENSOR__FN void tensor__context_leave(const tensor_context_t *ctx) {
-    tensor__spin(&tensor__context_lock);
-    tensor_context_t **c = &tensor__context_list;
+    tensor__spin(&tensor__contexts_lock);
+    tensor_context_t **c = &tensor__contexts;
     while (*c != ctx) { c = &(*c)->next; }
-    *c = ctx->next;
-    tensor__unspin(&tensor__context_lock);
+    TENSOR__RELAXED_STORE(c, ctx->next);
+    tensor__unspin(&tensor__contexts_lock);
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
@@ -14799,11 +14797,10 @@ TENSOR_API tensor_context_t *(tensor_context_new)(void) {
     TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
-    (void)TENSOR__ATOMIC_ADD(&tensor__contexts, 1);
-    tensor__spin(&tensor__context_lock);
-    ctx->next = tensor__context_list;
-    tensor__context_list = ctx;
-    tensor__unspin(&tensor__context_lock);
+    tensor__spin(&tensor__contexts_lock);
+    ctx->next = tensor__contexts;
+    TENSOR__RELAXED_STORE(&tensor__contexts, ctx);
+    tensor__unspin(&tensor__contexts_lock);
     return ctx;
 }
 
@@ -14866,7 +14863,6 @@ TENSOR_API int (tensor_context_free)(tensor_context_t *context) {
     if (context != &tensor__default) {
         tensor__context_leave(context);
         TENSOR_FREE(context, sizeof *context, 64);
-        (void)TENSOR__ATOMIC_ADD(&tensor__contexts, -1);
     }
     return code;
 }
@@ -30666,6 +30662,7 @@ TENSOR__END
 // consumer of a value is done before its maker. Gradient slots belong to the pass (>>impl-walk), so passes
 // may nest and run in several threads over one graph. Rejected: counting dependencies first (a second walk
 // of the graph); only a pass that asks for some inputs, or meets hooks, looks ahead.
+// ------------------------------------------------------------------------------
 
 TENSOR__RARE
 
@@ -31226,8 +31223,9 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                            tensor__autograd_fn *autograd) {
     TENSOR__REFUSE_CODE(!TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED, op);
     enum { KNOWN = TENSOR_RETAIN_GRAPH | TENSOR_CREATE_GRAPH | TENSOR_ALLOW_UNUSED };
-    TENSOR__REFUSE_CODE(flags & ~(int)KNOWN, AUTOGRAD, "%s: flags are %i, must be TENSOR_RETAIN_GRAPH ..", op,
-                        flags);
+    TENSOR__REFUSE_CODE(flags & ~(int)KNOWN, AUTOGRAD,
+                        "%s: flags are %i, must be 0 or made of TENSOR_RETAIN_GRAPH, TENSOR_CREATE_GRAPH and "
+                        "TENSOR_ALLOW_UNUSED", op, flags);
     int code = tensor__run_usable(th, outputs, no, grads, inputs, ni, op);
     if (code) { return code; }
 

@@ -2832,7 +2832,7 @@ typedef struct nn_plateau_t {
 
 // The learning rate after one more value of the loss or metric: nn_set_lr(opt, nn_lr_plateau(&p, loss,
 // nn_get_lr(opt))) lowers it by factor when the value has not improved for patience calls.
-//   -> the rate;  errors OWNER (p is NULL), SHAPE (factor is not less than 1): lr as it was
+//   -> the rate;  errors POISONED (p is NULL), SHAPE (factor is not less than 1): lr as it was
 TENSOR_API double nn_lr_plateau(nn_plateau_t *p, double value, double lr);
 #define nn_lr_multi_step(...) TENSOR__CALL_KIND(f64, nn_lr_multi_step, __VA_ARGS__)
 
@@ -7031,8 +7031,7 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
     int64_t *slot = (int64_t *)TENSOR__(host)(u->slot, TENSOR_HOST_WRITE, op);
     if (!bag || !slot) { return 0; }
     for (int64_t b = 0; b < u->bags; b++) {
-        int64_t first, end = u->n;
-        first = nn__index(offsets, b);
+        int64_t first = nn__index(offsets, b), end = u->n;
         if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
 
         int in_order = first >= 0 && first <= end && end <= u->n;
@@ -21073,8 +21072,8 @@ TENSOR__FN uint64_t nn__scratch_grads(const tensor_call_t *c) {
     return (uint64_t)chunks * sizeof(double);
 }
 
-// Works on gradients that are f32 or f64 and contiguous. factor NULL: -> the sum of their
-// squares; otherwise they are multiplied by it -> > 0 if one was infinite or NaN
+// Works on gradients that are f32 or f64 and contiguous. factor NULL: -> the sum of their squares; otherwise
+// they are multiplied by it -> > 0 if one was infinite or NaN
 TENSOR__FN double nn__over_grads(const tensor_call_t *c, const double *factor) {
     double *sum = (double *)c->scratch, *end = sum, total = 0;
     for (int k = NN__GRADS_HEAD; k < c->nout; k++) {

@@ -78,7 +78,7 @@ enum { FLOOR_WORD = sizeof(floor_word_t) };
 
 static volatile uint64_t floor_nothing;         // 0, which compilers cannot know
 
-// Moves the bytes of some parts once. What is written stays as it is.
+// Moves the bytes of some parts once. What is also read keeps its value; what is only written becomes 0.
 static void floor_move(const floor_part_t *part, int n) {
     const uint64_t nothing = floor_nothing;
     floor_word_t sum[4];

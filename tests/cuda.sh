@@ -254,7 +254,7 @@ moved() {
         }' | LC_ALL=C sort
 }
 # What only nvcc can say: no spills, 16-byte accesses in the kernels that live by bandwidth. The host's code, which does
-# not run, is looked through and not translated; kernels are the same as with -O3.
+# not run, is parsed and not compiled; kernels are the same as with -O3.
 by_nvcc() { timed nvcc run_nvcc; }
 run_nvcc() {
     {

@@ -659,10 +659,10 @@ static void contexts_misused(void) {
     CHECK(tensor_context_free(NULL) == 0 && tensor_item(tensor_sum(x)) == 2);
     tensor_context_t *a = tensor_context_new(), *b = tensor_context_new();
     CHECK(tensor_context_free(a) == 0 && tensor_context_free(a) == TENSOR_ERR_OWNER);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "context_free: the context was freed, or is none");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "context_free: the argument is not a context, or it was freed");
     tensor_context_t *before = tensor_context_use(b);
     CHECK(tensor_context_use(before) == b && tensor_context_use(a) == before);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "context_use: the context was freed, or is none");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "context_use: the argument is not a context, or it was freed");
     CHECK(tensor_context_use(NULL) == before && tensor_context_free(b) == 0);
     CHECK(tensor_item(tensor_sum(x)) == 2);
 }

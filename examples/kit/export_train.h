@@ -449,16 +449,16 @@ KIT_TEXT_FN int kit_write_update(kit_export_state_t *x, const nn_update_t *u, in
 
 KIT_TEXT_FN int kit_write_step(kit_export_state_t *x, const kit_call_t *c) {
     const nn_update_t *u = (const nn_update_t *)c->arg[TENSOR_STEP_NUMBERS].data;
-    if (c->arg[TENSOR_STEP_SKIP].data) {
-        return kit_cannot(x, "step: export_c.h does not know gradient scalers");
-    }
+    const void *skip = c->arg[TENSOR_STEP_SKIP].data;
+    if (skip) { return kit_cannot(x, "step: export_c.h does not know gradient scalers"); }
     int group = kit_update(x, u);
     if (group < 0) { return kit_cannot(x, "step: export_c.h knows at most 16 groups"); }
     if (u->by_rows) { return kit_cannot(x, "step: export_c.h does not know sparse gradients"); }
     const long long now = (long long)(u->at - x->update[0]->at);
     kit_line(x, "const double lr = rates[%d];", group);
     if (u->formula == NN_STEP_adam) {
-        kit_need(x, KIT_POWER), kit_need(x, KIT_SQRT64);
+        kit_need(x, KIT_POWER);
+        kit_need(x, KIT_SQRT64);
         kit_line(x, "const float size = (float)(-lr / (1 - k_power(%s, steps + %lld)));",
                  kit_number(x, u->beta1, TENSOR_F64).text, now);
         kit_line(x, "const float root = (float)(1 / k_sqrt64(1 - k_power(%s, steps + %lld)));",
