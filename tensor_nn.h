@@ -5978,6 +5978,12 @@ TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     return g;
 }
 
+// Whether a product is longer than a task of a time slice may be. It then has tasks of its own, as every one
+// that is not tiny (tensor__gemm); a shorter one is one task, with whatever it adds to.
+TENSOR__FN int nn__product_is_long(const tensor__gemm_t *g) {
+    return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
+}
+
 // The i-th index of a contiguous i32/i64 argument.
 TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
     return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
@@ -8784,15 +8790,9 @@ TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
     TENSOR__(gemm)(&s->g, s->v->dtype);
 }
 
-// Whether a product is longer than a task of a time slice may be. It then has tasks of its own, as every one
-// that is not tiny (tensor__gemm); a shorter one is one task, with whatever it adds to.
-TENSOR__FN int nn__conv_is_long(const tensor__gemm_t *g) {
-    return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
-}
-
 TENSOR__FN void nn__conv_multiply(nn__conv_job_t *s) {
     s->g.scratch = s->columns + s->v->columns;
-    if (nn__conv_is_long(&s->g)) {
+    if (nn__product_is_long(&s->g)) {
         nn__conv_product(s, 0, 0);
     } else {
         nn__run(1, nn__conv_product, s);
@@ -8803,7 +8803,7 @@ TENSOR__FN void nn__conv_multiply(nn__conv_job_t *s) {
 // come one after the other, so that the products use the threads and are interrupted.
 TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
                                    const tensor__gemm_t *like) {
-    if (!nn__in_time_slices() || !nn__conv_is_long(like)) {
+    if (!nn__in_time_slices() || !nn__product_is_long(like)) {
         nn__run(tasks, fn, v);
         return;
     }
@@ -11817,28 +11817,43 @@ TENSOR__FN void nn__recurrent_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// Step `at` of all items.
-TENSOR__FN void nn__recurrent_step(void *arg, int64_t task, int worker) {
-    nn__recurrent_t *v = (nn__recurrent_t *)arg;
-    const tensor_arg_t *a = v->c->arg;
+// Of step `at`: the product of all items, which in backward adds to the gradient of h.
+TENSOR__FN void nn__recurrent_multiply(const nn__recurrent_t *v) {
     tensor__gemm_t g = nn__recurrent_product(v);
-    int64_t size = v->n * v->h;
     g.scratch = v->hg + nn__line((uint64_t)(v->n * v->g) * nn__es(v->dtype));
-    (void)task;
-    (void)worker;
     if (v->dgi) {
-        NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
-        if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
+        g.a = nn__at(v->dhg, v->at * v->n * v->g);
+        g.c = v->c->arg[10].data;
     } else {
         g.a = nn__state(v, v->y, v->h0, v->before, 0);
         g.c = v->hg;
-        TENSOR__(gemm)(&g, v->dtype);
+    }
+    TENSOR__(gemm)(&g, v->dtype);
+}
+
+// In backward: what comes to the states of step `at` from outside.
+TENSOR__FN void nn__recurrent_arrive(void *arg, int64_t task, int worker) {
+    const nn__recurrent_t *v = (const nn__recurrent_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    int64_t size = v->n * v->h;
+    (void)task;
+    (void)worker;
+    NN__DO(v->k, add)(a[10].data, nn__at(&a[0], v->at * size), size);
+    if (a[6].data) { NN__DO(v->k, add)(a[11].data, nn__at(&a[6], v->at * size), size); }
+}
+
+// Step `at` of all items.
+TENSOR__FN void nn__recurrent_step(void *arg, int64_t task, int worker) {
+    nn__recurrent_t *v = (nn__recurrent_t *)arg;
+    (void)task;
+    (void)worker;
+    if (v->dgi) {
+        nn__run(1, nn__recurrent_arrive, v);
+    } else {
+        nn__recurrent_multiply(v);
     }
     nn__run(nn__ceil(v->n, v->per), nn__recurrent_task, v);
-    if (!v->dgi) { return; }
-    g.a = nn__at(v->dhg, v->at * v->n * v->g);
-    g.c = a[10].data;
-    TENSOR__(gemm)(&g, v->dtype);
+    if (v->dgi) { nn__recurrent_multiply(v); }
 }
 
 // In backward: the gradients of the states behind the last step.
@@ -11851,20 +11866,36 @@ TENSOR__FN void nn__recurrent_clear(void *arg, int64_t task, int worker) {
     NN__DO(v->k, fill)(a[11].data, 0, a[11].numel);
 }
 
-// Each step is one task, whose parts use the threads: in time slices, a kernel pauses between steps.
+// Goes to step s of the kernel, which in backward, and of a reversed net, begins at the end.
+TENSOR__FN void nn__recurrent_go(nn__recurrent_t *v, int64_t s) {
+    int64_t forward = v->dgi ? v->t - 1 - s : s;
+    v->at = v->reverse ? v->t - 1 - forward : forward;
+    if (forward == 0) {
+        v->before = -1;
+    } else if (v->reverse) {
+        v->before = v->at + 1;
+    } else {
+        v->before = v->at - 1;
+    }
+}
+
+// Each step is one task, whose parts use the threads: in time slices, a kernel pauses between steps. Steps
+// with long products are stages instead, which pause between the tasks of the product.
 TENSOR__FN void nn__recurrent_steps(nn__recurrent_t *v) {
+    tensor__gemm_t g = nn__recurrent_product(v);
+    int64_t steps = v->n * v->h > 0 ? v->t : 0;
     v->k = nn__cpu(v->dtype);
-    if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
-    for (int64_t s = 0; s < v->t && v->n * v->h > 0; s++) {
-        int64_t forward = v->dgi ? v->t - 1 - s : s;
-        v->at = v->reverse ? v->t - 1 - forward : forward;
-        if (forward == 0) {
-            v->before = -1;
-        } else if (v->reverse) {
-            v->before = v->at + 1;
-        } else {
-            v->before = v->at - 1;
+    if (steps > 0 && nn__in_time_slices() && nn__product_is_long(&g)) {
+        for (int64_t s = -1; TENSOR__(next_stage)(&s) && s < steps;) {
+            nn__recurrent_go(v, s);
+            if (s == 0 && v->dgi) { nn__run(1, nn__recurrent_clear, v); }
+            nn__recurrent_step(v, 0, 0);
         }
+        return;
+    }
+    if (v->dgi) { nn__run(1, nn__recurrent_clear, v); }
+    for (int64_t s = 0; s < steps; s++) {
+        nn__recurrent_go(v, s);
         nn__run(1, nn__recurrent_step, v);
     }
 }

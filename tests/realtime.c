@@ -569,7 +569,7 @@ static void clipped_in_slices(void) {
 // A long call ends its slice between its tasks: products with and without an activation, some of them of long
 // sums; convolutions of each kind; attention; norms; pools; a loss; the optimizer; recurrent layers,
 // embeddings, dropout, softmax, sums of rows, clipping that scales.
-enum { LONG_KINDS = 10, LONG_STEPS = 3 };
+enum { LONG_KINDS = 13, LONG_STEPS = 3 };
 typedef struct long_t {
     nn_module_t *net;
     nn_optimizer_t *opt;
@@ -612,9 +612,18 @@ static void long_make(long_t *l, int kind) {
     } else if (kind == 8) {                 // each image is a long product
         l->net = nn_conv2d(64, 128, 1, .stride = 2);
         l->x = tensor_randn(8, 64, 32, 32);
-    } else {                                // and a long sum
+    } else if (kind == 9) {                 // and a long sum
         l->net = nn_conv2d(96, 64, 3, .stride = 2, .padding = 1);
         l->x = tensor_randn(12, 96, 14, 14);
+    } else if (kind == 10) {                // each step of a recurrent net is a long product
+        l->net = nn_lstm(20, 176);
+        l->x = tensor_randn(5, 24, 20);
+    } else if (kind == 11) {
+        l->net = nn_gru(20, 176, .bidirectional = 1);
+        l->x = tensor_randn(5, 30, 20);
+    } else {
+        l->net = nn_rnn(20, 300);
+        l->x = tensor_randn(5, 40, 20);
     }
     if (kind > 7) { tensor_requires_grad_(l->x, 1); }
     l->opt = nn_adam(l->net, .lr = 0.01);
@@ -673,7 +682,8 @@ static void parts_of_a_call(void) {
                 CHECK(r == 1);
                 got[i] = tensor_item(l.loss);
             }
-            const int parts = kind < 7 || kind == 9 ? 3 : 100;      // the convolution of kind 8 has 8 tasks
+            int parts = kind < 7 || kind == 9 ? 3 : 100;        // the convolution of kind 8 has 8 tasks
+            if (kind > 9) { parts = threads > 1 ? 180 : 500; }  // each step's product has some
             CHECK_MSG(slices > units(g) + parts, "kind %d: %d slices of %d calls", kind, slices,
                       (int)units(g));
             CHECK_MSG(memcmp(want, got, sizeof got) == 0, "kind %d, %d threads: %.9g %.9g %.9g", kind,
