@@ -260,7 +260,8 @@ typedef struct tensor_conv_args_t {
 // Convolution (cross-correlation, as in PyTorch): tensor_conv2d(x, w, b, .stride = 2, .padding = 1), or in C
 // with PyTorch's positions tensor_conv2d(x, w, b, 2, 1). On the CPU, kernels of 3x3 and 5x5 with stride 1
 // between many channels use Winograd's algorithm: its root mean square error is up to about 4 times that of
-// direct sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN.
+// direct sums, and one infinity makes the 4x4 outputs (2x2 of 5x5) around it NaN. Those of TENSOR_ISA=scalar
+// and portable are direct sums.
 //   x       [N, C, L], [N, C, H, W] or [N, C, D, H, W], or without N; any dtype except bool (integers are
 //           multiplied and added with wrapping)
 //   weight  [O, C / groups, K...], dtype of x
@@ -8555,7 +8556,7 @@ TENSOR__FN int nn__conv_direct(const tensor_call_t *c, nn__conv_t *v, nn__direct
 
     // With many channels, the zeros in between would cost more than the columns do.
     if (d->uh * d->uw > (d->ci == 1 && d->co == 1 ? 4 : 1)) { return 0; }
-    if (nn__winograd_plan(d)) {
+    if (!TENSOR__PORTABLE && nn__winograd_plan(d)) {    // portable: an exported step has the same sums
         v->chunks = 0;
         return 1;
     }

@@ -76,20 +76,11 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const kit_call_t *c, kit_conv_t 
 }
 
 // How the library sums: a product of matrices of columns; each output in one chain that begins with the bias,
-// pixels or outputs in vectors; Winograd's tiles.
-typedef enum kit_way_t { KIT_COLUMNS, KIT_PIXELS, KIT_GATHERED, KIT_WINOGRAD } kit_way_t;
+// pixels or outputs in vectors.
+typedef enum kit_way_t { KIT_COLUMNS, KIT_PIXELS, KIT_GATHERED } kit_way_t;
 
 KIT_TEXT_FN long long kit_up(long long n, long long by) {
     return (n + by - 1) / by;
-}
-
-KIT_TEXT_FN int kit_conv_winograd(const kit_conv_t *v, long long lanes, int sums) {
-    long long least = v->kh == 5 ? 16 : 32, side = 7 - v->kh;
-    if (lanes < 2 || v->kh != v->kw || (v->kh != 3 && v->kh != 5) || (sums && v->kh == 5)) { return 0; }
-    if (v->dh != 1 || v->dw != 1 || v->sh != 1 || v->sw != 1) { return 0; }
-    if (v->ci < least || v->co < least || v->ci % lanes || v->co % lanes) { return 0; }
-    long long across = kit_up(v->ow, side), down = kit_up(v->oh, side);
-    return v->images * across * down >= 32 && v->oh * v->ow * 2 >= side * side * across * down;
 }
 
 // The way of a convolution, or of its gradient by the weight (sums).
@@ -97,7 +88,6 @@ KIT_TEXT_FN kit_way_t kit_conv_way(const kit_export_state_t *x, kit_conv_t *v, i
     long long lanes = x->lanes, n = v->ci * v->kh * v->kw;
     int one = v->ci == 1 && v->co == 1;
     if (v->uh * v->uw > (one ? 4 : 1)) { return KIT_COLUMNS; }
-    if (kit_conv_winograd(v, lanes, sums)) { return KIT_WINOGRAD; }
     if (v->ph < 0 || v->pw < 0 || v->kh * v->kw == 1) { return KIT_COLUMNS; }
     int full = v->ow * 100 / (kit_up(v->ow, lanes) * lanes) >= 60;  // the vectors of a line
     if ((v->co == 1 && n > 64) || v->sw != 1 || (sums && v->ow < 24)) { full = 0; }
@@ -318,7 +308,7 @@ KIT_TEXT_FN int kit_write_conv(kit_export_state_t *x, const kit_call_t *c) {
     int direct = way != KIT_COLUMNS, bias = c->arg[2].data != NULL, scatter = v.flipped && !direct;
     int64_t strides[5] = {n, 1, pixels, 1, 0}, chain = n;
     long long parts = way == KIT_GATHERED ? kit_up(n, 192) : 1;
-    if (way == KIT_WINOGRAD || kit_dots(x, 1, v.co, pixels, n, strides, 0)) { x->inexact = 1; }
+    if (kit_dots(x, 1, v.co, pixels, n, strides, 0)) { x->inexact = 1; }
     if (!direct && !scatter) {
         chain = kit_conv_chain(&v, v.oh, v.ow, v.co, n, strides);
         if (!chain) { x->inexact = 1; }
@@ -397,7 +387,7 @@ KIT_TEXT_FN int kit_write_conv_weight(kit_export_state_t *x, const kit_call_t *c
         int alike = chain == end || (chain >= first && end >= last);
         lanes = kit_dots(x, 1, high, broad, first, of, 1);
         if (lanes != kit_dots(x, 1, high, broad, last, of, 1)) { alike = 0; }
-        if (!chain || v.parts > 1 || !alike || way == KIT_WINOGRAD) { x->inexact = 1; }
+        if (!chain || v.parts > 1 || !alike) { x->inexact = 1; }
         if (!chain) { chain = pixels; }
         lane = "more % K_LANES";
     }
