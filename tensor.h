@@ -234,7 +234,7 @@ struct tensor_options_are_named;
 #else
 #define TENSOR__UNEVALUATED(...) __VA_ARGS__
 #endif
-#if defined(__cplusplus) && __cplusplus >= 201402L
+#ifdef __cplusplus
 #define TENSOR_INIT {}
 #else
 #define TENSOR_INIT
@@ -2235,7 +2235,7 @@ typedef struct tensor_saved_hooks_t {
 // Until the innermost scope ends, the values that operations save pass through hooks, except leaves and the
 // values that custom functions save.
 //   hooks   must live as long as what is recorded; NULL: values are kept as they are
-//   -> what was set before;  errors none
+//   -> what was set before;  errors OWNER (pack or unpack is NULL: nothing is set, and the result is NULL)
 TENSOR_API const tensor_saved_hooks_t *tensor_set_saved_tensors_hooks(const tensor_saved_hooks_t *hooks);
 
 // A user-defined differentiable operation (torch.autograd.Function).
@@ -2254,6 +2254,7 @@ struct tensor_function_t {
 };
 
 // Applies fn to n inputs.
+//   fn      is copied
 //   user    handed to ctx; freed by fn->destroy
 //   -> new, or what forward returned;  grad by fn->backward (differentiable itself if made of tensor ops);
 //      errors what forward raises
@@ -11821,6 +11822,7 @@ struct tensor__extra_t {
     const tensor_saved_hooks_t *packing;
     const struct tensor__packer_t *packer;
     void **packed;                      // of each saved value, NULL = it is kept
+    tensor__count_t unpacking;          // lock: one pass at a time has the values unpacked in the node
 };
 
 // How saved values are packed where the user has set hooks for them.
@@ -11904,6 +11906,7 @@ struct tensor__thread_t {
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
     struct tensor__pass_t *pass;    // cached state of a backward pass
     int64_t pass_mark;              // scope stack below it was there before the running pass
+    int passes;                     // backward passes that run inside each other
     uint64_t owner;                 // number of the thread it serves, 0 = none
     tensor__thread_t *next, *next_idle;
     tensor__thread_t *outer;        // while it waits for the user's jobs: as tensor__waiting
@@ -13444,7 +13447,7 @@ TENSOR_API void (tensor_range_pop)(void) { tensor__tell_range(tensor__self(), NU
 
 TENSOR_API tensor_profiler_operand_t (tensor_profiler_operand)(const tensor_profiler_call_t *call, int i) {
     tensor_profiler_operand_t o = {TENSOR_DTYPE_NONE, 0, NULL, 0};
-    if (i < 0 || i >= call->inputs + call->outputs) { return o; }
+    if (!call || i < 0 || i >= call->inputs + call->outputs) { return o; }
     const tensor_arg_t *a = &((const tensor_call_t *)call->call_)->arg[i];
     if (!a->data) { return o; }             // the other members may not be set
     o.dtype = (tensor_dtype_t)a->dtype;
@@ -16015,6 +16018,8 @@ TENSOR_API const tensor_saved_hooks_t *(tensor_set_saved_tensors_hooks)(const te
     const tensor_saved_hooks_t *was = th->packing;
     TENSOR__REFUSE_AS(NULL, hooks && !TENSOR__TRAINS, UNSUPPORTED, TENSOR__UNTRAINED,
                       "set_saved_tensors_hooks");
+    TENSOR__REFUSE_AS(NULL, hooks && (!hooks->pack || !hooks->unpack), OWNER,
+                      "set_saved_tensors_hooks: argument hooks->%s is NULL", hooks->pack ? "unpack" : "pack");
     th->packing = hooks;
     th->packer = &tensor__packer;
     th->modes = (uint8_t)((th->modes & ~TENSOR__PACKING) | (hooks ? TENSOR__PACKING : 0));
@@ -16065,13 +16070,14 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
     return *at;
 }
 
-// Input k, contiguous, if only the node and this header have its memory and no later pass needs it: then the
-// gradient function may write its result there. Else NULL. A graph of the CPU keeps the calls as they are:
-// its exporter takes what a call writes for new memory.
+// Input k, contiguous, if only the node and this header have its memory, no later pass needs it and it is not
+// the program's: then the gradient function may write its result there. Else NULL. A graph of the CPU keeps
+// the calls as they are: its exporter takes what a call writes for new memory.
 TENSOR__FN tensor_t *tensor__grad_spare(tensor__grad_t *g, int k) {
     tensor_t *t = tensor__grad_in(g, k);
     if (!tensor__live(t) || g->run->retain || !(t->flags & TENSOR__CONTIGUOUS)) { return NULL; }
-    if (t->storage->read_only || (g->th->recorder && !t->device)) { return NULL; }
+    int wrapped = !t->device && t->storage->size_class < 0;
+    if (wrapped || t->storage->read_only || (g->th->recorder && !t->device)) { return NULL; }
     return TENSOR__ATOMIC_LOAD(&t->storage->refs) == 2 ? t : NULL;
 }
 
@@ -16581,6 +16587,9 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
         TENSOR__REFUSE_AS(0, x->strides[i] == 0 && x->dims[i] > 1 && x->numel, AUTOGRAD,
                           "%s: x %t is expanded, several elements share one place; clone it first", op, x);
     }
+    TENSOR__REFUSE_AS(0, !(x->flags & TENSOR__CONTIGUOUS) && !tensor__span(x), AUTOGRAD,
+                      "%s: x %t is a view whose elements overlap, several share one place; clone it first", op,
+                      x);
     TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
                       "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
                       "clone", op, x);
@@ -29963,7 +29972,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
 // A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
     tensor__storage_t *memory;          // what it lies in
-    const tensor_function_t *fn;
+    tensor_function_t fn;               // a copy: the caller's may lie on its stack
     void *user;
     tensor_t *const *inputs;            // during forward
     int n, nout, tracks;
@@ -29994,10 +30003,10 @@ TENSOR__FN void tensor__custom_drop(tensor__thread_t *th, void *custom) {
 TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)custom;
     tensor__custom_drop(th, custom);
-    if (c->fn->destroy) {
+    if (c->fn.destroy) {
         uint8_t inside = th->inside;
         th->inside = 1;
-        c->fn->destroy(c->user);
+        c->fn.destroy(c->user);
         th->inside = inside;
     }
     tensor__storage_drop(th, c->memory);
@@ -30023,7 +30032,7 @@ TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, 
                         "save_for_backward: slot %i is outside 0..%i", slot, (int)TENSOR__MAX_IN - 1);
     if (!TENSOR__USABLE("save_for_backward", "x", x)) { return th->error.code; }
     if (ctx->tracks && (x->flags & TENSOR__INFERENCE)) {
-        tensor__not_saved(th, ctx->fn->name, x);
+        tensor__not_saved(th, ctx->fn.name, x);
         return TENSOR_ERR_AUTOGRAD;
     }
 
@@ -30128,11 +30137,11 @@ TENSOR_API int (tensor_mark_dirty)(tensor_function_ctx_t *ctx, int i) {
     if (!tensor__custom_index(ctx, "mark_dirty", i, n, 0)) { return TENSOR_ERR_INDEX; }
     tensor_t *x = ctx->inputs[i];
     th->grad_mode = (uint8_t)ctx->tracks;       // the rules of the caller, not those inside forward
-    int ok = tensor__update_allowed(th, ctx->fn->name, x, ctx->tracks);
+    int ok = tensor__update_allowed(th, ctx->fn.name, x, ctx->tracks);
     th->grad_mode = 0;
     if (!ok) { return th->error.code; }
     ctx->dirty |= 1u << i;
-    tensor__bump(th, x->storage, ctx->fn->name);
+    tensor__bump(th, x->storage, ctx->fn.name);
     return 0;
 }
 
@@ -30152,7 +30161,7 @@ TENSOR_API tensor_t *(tensor_grad_output)(tensor_function_ctx_t *ctx, int k) {
 TENSOR_API const char *(tensor_grad_fn_name)(tensor_t *x) {
     if (!tensor__live(x) || !tensor__sync_needs_grad(tensor__self(), x) || !x->node) { return NULL; }
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)x->node->custom;
-    return c ? c->fn->name : x->node->row->name;
+    return c ? c->fn.name : x->node->row->name;
 }
 
 TENSOR_API void *(tensor_function_user)(tensor_function_ctx_t *ctx) { return ctx ? ctx->user : NULL; }
@@ -30161,8 +30170,8 @@ TENSOR__FN void tensor__grad_custom(tensor__grad_t *g) {
     // a copy of its own: other threads may run the node too
     tensor_function_ctx_t c = *(tensor_function_ctx_t *)g->node->custom;
     c.g = g;
-    int code = c.fn->backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
-    if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn->name); }
+    int code = c.fn.backward(&c, (tensor_grad_output)(&c, 0), g->gx, g->node->nin);
+    if (code && !g->th->error.code) { tensor__fail(g->th, code, "%s: backward failed", c.fn.name); }
 }
 
 // Ends an inner scope; y (NULL = none) and the tensors of the list, if the scope owns them, go to the
@@ -30241,14 +30250,14 @@ TENSOR__FN tensor_t *tensor__custom_view(const tensor_function_ctx_t *c, tensor_
 TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_t *c) {
     tensor_scope_t s = tensor__scope_begin(th, 0);
     if (!s.thread) { return 0; }
-    tensor_t *y = c->fn->forward(c, c->inputs, c->n);
+    tensor_t *y = c->fn.forward(c, c->inputs, c->n);
     c->out[0] = y;
     uint32_t returned = 0;
     int ok = 1;
     for (int k = 0; k < c->nout && ok; k++) {
         y = c->out[k];
         if (!tensor__live(y)) {
-            tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward did not return a tensor", c->fn->name);
+            tensor__fail(th, TENSOR_ERR_POISONED, "%s: forward did not return a tensor", c->fn.name);
             ok = 0;
             break;
         }
@@ -30269,7 +30278,7 @@ TENSOR__FN int tensor__custom_forward(tensor__thread_t *th, tensor_function_ctx_
 
     if (ok && returned != c->dirty) {
         tensor__fail(th, TENSOR_ERR_AUTOGRAD, "%s: an input marked as dirty is not among the results",
-                     c->fn->name);
+                     c->fn.name);
         ok = 0;
     }
     tensor__scope_hand(th, s, NULL, c->out, ok ? c->nout : 0);
@@ -30299,7 +30308,7 @@ TENSOR__FN int tensor__custom_results(tensor__op_t *o, tensor_function_ctx_t *c,
         if (tensor__custom_repeats(c, k)) { continue; }
         int taken = c->taken >> k & 1, old = taken || tensor__dirty_input(c, y) >= 0;
         if (!old) {
-            y->op = c->fn->name;
+            y->op = c->fn.name;
             y->site = NULL;
             tensor__custom_lends(c, k);
         }
@@ -30334,6 +30343,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     for (int k = 0; outputs && k < nout; k++) { outputs[k] = TENSOR__POISON; }
     if (!tensor__there("apply", "fn", fn != NULL) || !tensor__there("apply", "fn->forward", !!fn->forward) ||
         !tensor__there("apply", "fn->backward", !!fn->backward) ||
+        !tensor__there("apply", "fn->name", fn->name != NULL) ||
         !tensor__list_there("apply", "inputs", inputs, n) ||
         !tensor__there("apply", "outputs", outputs != NULL)) {
         return TENSOR_ERR_OWNER;
@@ -30350,7 +30360,7 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
         return th->error.code;
     }
 
-    c->fn = fn;
+    c->fn = *fn;
     c->user = user;
     c->inputs = o.in;
     c->n = n;
@@ -30402,8 +30412,9 @@ typedef struct tensor__region_t {
     int n;
     uint8_t modes;                      // of forward
     int64_t count;
-    tensor_t **inputs;                  // detached; their versions
-    uint32_t *versions;
+    tensor_t **inputs;                  // detached; behind them the leaves that fn uses without being given
+    uint32_t *versions;                 // of all of them
+    int64_t held;                       // how many
     tensor__node_t **node;              // in the order of tensor__walk; NULL = freed, or another checkpoint's
 } tensor__region_t;
 
@@ -30416,7 +30427,7 @@ TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, 
         tensor__unspin(&r->lock);
     }
     if (!TENSOR__DROP(&r->refs)) { return; }
-    for (int i = 0; i < r->n; i++) { tensor__drop(r->inputs[i]); }
+    for (int64_t i = 0; i < r->held; i++) { tensor__drop(r->inputs[i]); }
     tensor__memory_free(th, r);
 }
 
@@ -30427,17 +30438,34 @@ TENSOR__FN tensor_t *tensor__as_leaf(tensor_t *x, int requires_grad) {
     return t;
 }
 
-// The storages that something other than the nodes of a list holds for as long as they live: leaves, inputs.
-// 0 = out of memory, raised.
-TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t *r,
-                                    tensor__node_t *const *list, tensor__map_t *held) {
-    for (int i = 0; i < r->n; i++) {
-        if (!tensor__map_put(th, held, r->inputs[i]->storage)) { return 0; }
+// How many edges of these nodes lead to leaves.
+TENSOR__FN int64_t tensor__leaf_edges(tensor__node_t *const *list, int64_t count) {
+    int64_t n = 0;
+    for (int64_t k = 0; k < count; k++) {
+        for (int i = 0; i < list[k]->nin; i++) { n += list[k]->edge[i].leaf != NULL; }
     }
+    return n;
+}
+
+// Notes x, and its storage as one that something other than the nodes of the region holds for as long as they
+// live. 0 = out of memory, raised.
+TENSOR__FN int tensor__region_hold(tensor__thread_t *th, tensor__region_t *r, tensor_t *x,
+                                   tensor__map_t *held) {
+    if (!tensor__map_put(th, held, x->storage)) { return 0; }
+    r->inputs[r->held] = tensor__hold(x);
+    r->versions[r->held] = x->storage->version;
+    r->held++;
+    return 1;
+}
+
+// The leaves that fn uses without being given. 0 = out of memory, raised.
+TENSOR__FN int tensor__region_leaves(tensor__thread_t *th, tensor__region_t *r, tensor__node_t *const *list,
+                                     tensor__map_t *held) {
     for (int64_t k = 0; k < r->count; k++) {
         for (int i = 0; i < list[k]->nin; i++) {
-            const tensor_t *leaf = list[k]->edge[i].leaf;
-            if (leaf && !tensor__map_put(th, held, leaf->storage)) { return 0; }
+            tensor_t *leaf = list[k]->edge[i].leaf;
+            int known = !leaf || tensor__map_get(held, leaf->storage) >= 0;
+            if (!known && !tensor__region_hold(th, r, leaf, held)) { return 0; }
         }
     }
     return 1;
@@ -30445,28 +30473,27 @@ TENSOR__FN int tensor__held_outside(tensor__thread_t *th, const tensor__region_t
 
 TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 
-// A region of `count` nodes that fn made of the n inputs. -> NULL, raised
-TENSOR__FN tensor__region_t *tensor__region_new(tensor__thread_t *th, int64_t count, int n) {
+// A region of `count` nodes that fn made of inputs and leaves, `most` of them. -> NULL, raised
+TENSOR__FN tensor__region_t *tensor__region_new(tensor__thread_t *th, int64_t count, int64_t most) {
     uint64_t nodes = (uint64_t)count * sizeof(tensor__node_t *);
-    uint64_t inputs = (uint64_t)n * (sizeof(tensor_t *) + sizeof(uint32_t));
+    uint64_t inputs = (uint64_t)most * (sizeof(tensor_t *) + sizeof(uint32_t));
     tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r + nodes + inputs);
     if (!r) { return NULL; }
     r->refs = 1;
     r->count = count;
     r->node = (tensor__node_t **)(void *)(r + 1);
     r->inputs = (tensor_t **)(void *)(r->node + count);
-    r->versions = (uint32_t *)(void *)(r->inputs + n);
+    r->versions = (uint32_t *)(void *)(r->inputs + most);
     return r;
 }
 
 // Holds the inputs as leaves, with library references only. -> 0 with an error
-TENSOR__FN int tensor__region_inputs(tensor__region_t *r, tensor_t *const *inputs, int n) {
+TENSOR__FN int tensor__region_inputs(tensor__thread_t *th, tensor__region_t *r, tensor_t *const *inputs,
+                                     int n, tensor__map_t *held) {
     int ok = 1;
     for (; r->n < n && ok; r->n++) {
         tensor_t *x = tensor__as_leaf(inputs[r->n], tensor__needs_grad(inputs[r->n]));
-        ok = x != TENSOR__POISON;
-        r->inputs[r->n] = tensor__hold(x);
-        r->versions[r->n] = ok ? x->storage->version : 0;
+        ok = x != TENSOR__POISON && tensor__region_hold(th, r, x, held);
         (tensor_free)(x);
     }
     return ok;
@@ -30524,7 +30551,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     tensor__node_t **list;
     int64_t count = tensor__walk(th, &y, 1, since, &list);
     if (count < 0) { return TENSOR__POISON; }
-    tensor__region_t *r = tensor__region_new(th, count, n);
+    tensor__region_t *r = tensor__region_new(th, count, n + tensor__leaf_edges(list, count));
     if (!r) {
         if (list) { tensor__give_back(th, list); }
         return TENSOR__POISON;
@@ -30535,7 +30562,7 @@ TENSOR_API tensor_t *(tensor_checkpoint)(tensor_fn_t fn, void *user, tensor_t *c
     r->modes = modes;
     tensor__map_t held;
     memset(&held, 0, sizeof held);
-    int ok = tensor__region_inputs(r, inputs, n) && tensor__held_outside(th, r, list, &held);
+    int ok = tensor__region_inputs(th, r, inputs, n, &held) && tensor__region_leaves(th, r, list, &held);
     for (int64_t k = 0; k < count && ok; k++) { ok = tensor__region_drop(th, r, list[k], k, &held); }
     if (held.at) { tensor__give_back(th, held.at); }
     if (list) { tensor__give_back(th, list); }
@@ -30576,11 +30603,15 @@ TENSOR__FN int tensor__region_take(tensor__node_t *n, tensor__node_t *m) {
 
 // Runs fn again for the saved values of its nodes. 0 = failed, raised.
 TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
-    for (int i = 0; i < r->n; i++) {
+    for (int64_t i = 0; i < r->held; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
+        const char *op = s->write_op ? s->write_op : "?";
+        TENSOR__REFUSE_AS(0, i < r->n && s->version != r->versions[i], AUTOGRAD,
+                          "checkpoint: input %d %t was changed in place by %s%w after the forward pass", i,
+                          r->inputs[i], op, s->write_site);
         TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
-                          "checkpoint: input %i %t was changed in place by %s%w after the forward pass", i,
-                          r->inputs[i], s->write_op ? s->write_op : "?", s->write_site);
+                          "checkpoint: %t, which fn uses, was changed in place by %s%w after the forward pass",
+                          r->inputs[i], op, s->write_site);
     }
     tensor_t **in = (tensor_t **)tensor__lend(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }
@@ -30600,6 +30631,7 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
 
     tensor_t *y = s.thread ? r->fn(in, r->n, r->user) : NULL;
     th->rng = rng;
+    if (tensor__live(y)) { tensor__sync_needs_grad(th, y); }    // it may be a view of what changed since
     int64_t count = tensor__live(y) ? tensor__walk(th, &y, 1, since, &list) : -1;
     int ok = count == r->count;
     if (!ok) {
@@ -30836,7 +30868,7 @@ TENSOR__FN TENSOR__NOINLINE tensor_t *tensor__fit(const tensor__node_t *from, in
     for (int d = 0; fits && d < m->ndim; d++) { fits = m->dims[d] == 1 || m->dims[d] == g->dims[lead + d]; }
     if (!fits) {
         const char *who = from ? from->row->name : "the caller";
-        if (from && from->custom) { who = ((const tensor_function_ctx_t *)from->custom)->fn->name; }
+        if (from && from->custom) { who = ((const tensor_function_ctx_t *)from->custom)->fn.name; }
         TENSOR__REFUSE(1, SHAPE, "backward: %s gave a gradient %t for input %i, which is %n", who, g, i,
                        m->dims, (int)m->ndim);
     }
@@ -30928,7 +30960,7 @@ TENSOR__FN TENSOR__NOINLINE int tensor__no_nan(tensor__thread_t *th, tensor__gra
     if (!known) { return 0; }
     tensor_function_ctx_t *c = (tensor_function_ctx_t *)n->custom;
     TENSOR__REFUSE_AS(0, nan != 0, AUTOGRAD, "backward: %s%w made a NaN in the gradient of its input %i %t",
-                      c ? c->fn->name : n->row->name, n->site, i, x);
+                      c ? c->fn.name : n->row->name, n->site, i, x);
     return 1;
 }
 
@@ -31060,6 +31092,28 @@ TENSOR__FN void tensor__saved_after(tensor__thread_t *th, tensor__node_t *n, int
     }
 }
 
+// Whether what n saved is there; raises if not.
+TENSOR__FN int tensor__saved_here(const tensor__node_t *n) {
+    int gone = n->saved_state == TENSOR__SAVED_FREED || n->saved_state == TENSOR__SAVED_DROPPED;
+    TENSOR__REFUSE_AS(0, gone, AUTOGRAD,
+                      "backward: the values saved by %s%w were freed by an earlier backward; pass "
+                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
+    return 1;
+}
+
+// Makes the gradients of a node's inputs, which need what it saved. 0 = failed, raised.
+TENSOR__FN int tensor__make_gradients(tensor__pass_t *p, tensor__slot_t *s, tensor__grad_t *g,
+                                      tensor_t **gx) {
+    tensor__node_t *n = s->node;
+    if (n->saved_state == TENSOR__SAVED_PACKED && !n->extra->packer->unpack(n)) { return 0; }
+    if (!tensor__saved_here(n)) { return 0; }
+    tensor__call_grad(p, s, g, gx);
+    int ok = g->th->error.code == 0;
+    tensor__separate(n, s->g, gx);
+    tensor__saved_after(g->th, n, p->retain);   // before hooks of leaves run, which may begin another pass
+    return ok;
+}
+
 // Runs one node: gradients of its outputs in, gradients of its inputs delivered. 0 = failed, raised.
 TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
@@ -31068,12 +31122,7 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
         if (go <= 0) { return go == 0; }
     }
     if (n->extra && n->extra->region && !n->extra->restore(th, n)) { return 0; }
-    if (n->saved_state == TENSOR__SAVED_PACKED && !n->extra->packer->unpack(n)) { return 0; }
-    int gone = n->saved_state == TENSOR__SAVED_FREED || n->saved_state == TENSOR__SAVED_DROPPED;
-    TENSOR__REFUSE_AS(0, gone, AUTOGRAD,
-                      "backward: the values saved by %s%w were freed by an earlier backward; pass "
-                      "TENSOR_RETAIN_GRAPH the first time", n->row->name, n->site);
-    if (!n->row->grad) { return 1; }
+    if (!n->row->grad) { return tensor__saved_here(n); }
 
     tensor_t *gx_small[TENSOR__MAX_IN];
     tensor_t **gx = gx_small;
@@ -31085,12 +31134,12 @@ TENSOR__FN int tensor__run_node(tensor__thread_t *th, tensor__pass_t *p, tensor_
     }
     tensor__grad_t g;
     g.th = th;
-    tensor__call_grad(p, s, &g, gx);
-    int ok = th->error.code == 0;
-    tensor__separate(n, s->g, gx);
+    tensor__extra_t *packed = n->saved_state == TENSOR__SAVED_PACKED ? n->extra : NULL;
+    if (packed) { tensor__spin(&packed->unpacking); }
+    int ok = tensor__make_gradients(p, s, &g, gx);
+    if (packed) { tensor__unspin(&packed->unpacking); }
     for (int i = 0; i < n->nin && ok; i++) { ok = tensor__deliver_input(p, &g, i); }
     if (gx != gx_small) { tensor__give_back(th, gx); }
-    tensor__saved_after(th, n, p->retain);
     return ok;
 }
 
@@ -31177,6 +31226,8 @@ TENSOR__FN int tensor__end_leaves(tensor__thread_t *th, tensor__pass_t *p, int o
     return ok;
 }
 
+enum { TENSOR__PASSES_DEEP = 100 };     // at most: some 200 KB of the stack
+
 // The thread's pass, whose memory is that of earlier ones; `local` is for a backward inside another.
 TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_t *local, int flags) {
     tensor__pass_t *p = th->pass;
@@ -31228,6 +31279,10 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
                         "TENSOR_ALLOW_UNUSED", op, flags);
     int code = tensor__run_usable(th, outputs, no, grads, inputs, ni, op);
     if (code) { return code; }
+    TENSOR__REFUSE_CODE(th->passes == TENSOR__PASSES_DEEP, AUTOGRAD,
+                        "%s: %i passes run inside each other on this thread, each called by a hook or a "
+                        "function of the one around it", op, (int)TENSOR__PASSES_DEEP);
+    th->passes++;
 
     tensor__pass_t local, *p = tensor__pass_open(th, &local, flags);
     p->autograd = autograd;
@@ -31266,6 +31321,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
         tensor__scope_restore(th, depth);
     }
     tensor__pass_close(th, p, &local);
+    th->passes--;
     if (ok) { return 0; }
     return th->error.code ? th->error.code : TENSOR_ERR_INTERNAL;
 }

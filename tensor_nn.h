@@ -1601,6 +1601,7 @@ TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 //   key_padding_mask    [N, S]; the same; where no key is left, weights are 0 (PyTorch: NaN if asked for)
 //   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
 //                       [N, heads, T, S]
+//   is_causal           element t looks at s <= t, and of these at what attn_mask lets it
 //   -> new, shape of query;  grad through the operations inside;  errors SHAPE, DTYPE
 typedef struct nn_attention_args_t {
     const char *site_ TENSOR_INIT;
@@ -1652,7 +1653,7 @@ typedef struct nn_transformer_args_t {
     const struct tensor_options_are_named *options_are_named_ TENSOR_INIT;
     tensor_t *mask TENSOR_INIT, *key_padding_mask TENSOR_INIT;
     tensor_t *memory_mask TENSOR_INIT, *memory_key_padding_mask TENSOR_INIT;
-    int is_causal TENSOR_INIT;              // x attends only to x before it
+    int is_causal TENSOR_INIT;              // x attends only to x before it, and as mask lets it
 } nn_transformer_args_t;
 TENSOR_API tensor_t *nn_transformer_forward_with(nn_transformer_args_t a);
 TENSOR_API nn_transformer_args_t nn_transformer_defaults(void);
@@ -6936,7 +6937,8 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     if (p == 0 || p == 2) {
         norm = (tensor_norm_dim)(w, 1, 0);
     } else {
-        norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
+        const int64_t columns = 1;
+        norm = (tensor_norm_p_dims)(w, p, &columns, 1, 0);
     }
     tensor_t *used = nn__like(&rows, 1, 0, w);
     used = (tensor_index_add)(used, 0, flat, nn__like(&flat->numel, 1, 1, w));
@@ -10381,11 +10383,12 @@ TENSOR__FN tensor_t *nn__cubic_weight(tensor_t *t, int64_t k) {
 
 // Dim d of x resampled at `out` points; scale = input elements per output element.
 TENSOR__FN tensor_t *nn__resample(tensor_t *x, int64_t d, int64_t out, double scale, int mode, int align) {
-    tensor_dtype_t dtype = x->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32;
+    int nearest = mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT;
+    tensor_dtype_t dtype = x->dtype == TENSOR_F64 && !nearest ? TENSOR_F64 : TENSOR_F32;
     tensor_t *at = nn__beside((tensor_arange)(0, (double)out, 1, dtype), x), *y = NULL;
     int64_t dims[TENSOR_MAX_DIMS];
     for (int64_t k = 0; k < x->ndim; k++) { dims[k] = k == d ? out : 1; }
-    if (mode == TENSOR_NEAREST || mode == TENSOR_NEAREST_EXACT) {
+    if (nearest) {
         if (mode == TENSOR_NEAREST_EXACT) { at = (tensor_add_scalar)(at, 0.5); }
         return nn__take(x, d, (tensor_floor)((tensor_mul_scalar)(at, scale)));
     }
@@ -17576,6 +17579,20 @@ TENSOR__FN tensor_t *nn__attend_weighed(const nn__attending_t *v, const nn_atten
     return nn__narrow(y, v->in[0]);
 }
 
+// What comes later is masked as well.
+TENSOR__FN void nn__attend_causal(nn__attending_t *v) {
+    const int64_t square[2] = {v->t, v->s};
+    tensor_t *later = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), v->in[0]), 0);
+    later = (tensor_logical_not)(later);
+    if (!v->mask) {
+        v->mask = later;
+    } else if (v->mask->dtype == TENSOR_BOOL) {
+        v->mask = (tensor_logical_or)(v->mask, later);
+    } else {
+        v->mask = (tensor_masked_fill)(v->mask, later, -(double)INFINITY);
+    }
+}
+
 TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     const nn__attention_layer_t *l = (const nn__attention_layer_t *)m;
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
@@ -17590,11 +17607,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     v.mask = in[3];
     v.pad = in[4];
     if (!nn__attend_inputs(&v) || !nn__attend_masks(&v)) { return TENSOR__(poison); }
-    if (a->is_causal && !v.mask) {
-        const int64_t square[2] = {v.t, v.s};
-        v.mask = (tensor_tril)(nn__beside((tensor_ones_n)(square, 2, TENSOR_BOOL), in[0]), 0);
-        v.mask = (tensor_logical_not)(v.mask);
-    }
+    if (a->is_causal) { nn__attend_causal(&v); }
 
     nn__attend_project(&v);
     tensor_t *bias_k = nn__called(m, "bias_k");
@@ -20611,6 +20624,7 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
 
 TENSOR_API tensor_t *(nn_optimizer_state)(nn_optimizer_t *o, tensor_t *parameter, const char *name) {
     if (nn__bad_optimizer("optimizer_state", o) != TENSOR_OK) { return NULL; }
+    if (!nn__there("optimizer_state", "name", name)) { return NULL; }
     int k = 0, i = 0;
     while (i < o->nparams && o->param[i].t != parameter) { i++; }
     while (k < NN__MAX_STATE && o->rule->state[k].name && strcmp(o->rule->state[k].name, name) != 0) { k++; }
@@ -21470,7 +21484,12 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    if (code == TENSOR_OK && !TENSOR__ATOMIC_LOAD(&o->unscaled)) { code = (nn_scaler_unscale)(scaler, o); }
+    if (code == TENSOR_OK && (tensor_is_poison)(nn__scaler(scaler, NN__SCALE))) { code = tensor_error_code(); }
+    int unscaled = code == TENSOR_OK && TENSOR__ATOMIC_LOAD(&o->unscaled);
+    if (code == TENSOR_OK && !unscaled) { code = (nn_scaler_unscale)(scaler, o); }
+    if (unscaled && TENSOR__ATOMIC_LOAD(&o->unscaled) != nn__mark_of(scaler)) {
+        code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_step: another scaler unscaled the gradients");
+    }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {

@@ -91,6 +91,37 @@ static void checkpoint(void) {
             HERE);
 }
 
+// A view whose base was changed after it was made.
+static tensor_t *stale_view(tensor_t *const *in, int n, void *user) {
+    tensor_t *a = tensor_mul_scalar(in[0], 2), *v = tensor_select(a, 0, 1);
+    (void)n, (void)user;
+    tensor_mul_(a, in[0]);
+    return v;
+}
+
+// user is a tensor that no node saves.
+static tensor_t *shifted(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    return tensor_relu(tensor_add(in[0], (tensor_t *)user));
+}
+
+static void used_by_fn(void) {
+    tensor_t *x = LEAF64(1, 2, 3, 4), *bias = LEAF64(0, 0, 0, 0), *v = tensor_reshape(x, 2, 2), *y;
+    y = tensor_sum(tensor_checkpoint(stale_view, NULL, &v, 1));
+    CHECK(tensor_backward(y) == 0);
+    CHECK(tensor_equal(tensor_grad(x), DATA64(0, 0, 12, 16)));
+    tensor_set_grad(x, NULL);
+    y = tensor_sum(tensor_checkpoint(shifted, bias, &x, 1));
+    {
+        tensor_scope_t s = tensor_scope_begin_no_grad();
+        tensor_add_scalar_(bias, -2.5);
+        tensor_scope_end(s);
+    }
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD,
+          "checkpoint: [4], which fn uses, was changed in place by add", HERE);
+    CHECK(tensor_grad(x) == NULL && tensor_grad(bias) == NULL);
+}
+
 static tensor_t *poly_checkpointed(tensor_t *const *in, int n, void *user) {
     return tensor_checkpoint(poly, user, in, n);
 }
@@ -182,6 +213,7 @@ int main(void) {
     RUN(run_with_other_values);
     RUN(checkpoint_of_poison);
     RUN(checkpoint);
+    RUN(used_by_fn);
     RUN(checkpoint_twice);
     RUN(checkpoint_and_generator);
     return test_report();

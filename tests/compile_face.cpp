@@ -80,7 +80,7 @@ static int use() {
         tensor_fill_(a, 2);
         tensor_ref moved = static_cast<tensor_ref &&>(r);
         bad += r.get() != nullptr || moved.get() == nullptr;
-        tensor_conv_args_t conv = tensor_conv_args_t();
+        tensor_conv_args_t conv;            // its members have initialisers
         conv.padding = 1;
         tensor_t *image = tensor_ones(1, 2, 4, 5), *y = tensor_conv2d(image, tensor_ones(3, 2, 3, 3), conv);
         bad += tensor_size(y, 3) != 5 || tensor_size(tensor_pad(image, 1, 2), 3) != 8;

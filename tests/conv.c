@@ -149,6 +149,13 @@ static void values(void) {
     IS(tensor_channel_shuffle(f(1, 2, 6, 3), 2), "2x6x3", -5.84766014051);
     IS(tensor_interpolate(f(1, 2, 3, 11), 5, .mode = TENSOR_NEAREST), "2x3x5", 4.21671161404);
     IS(tensor_interpolate(f(1, 2, 3, 11), 13, .mode = TENSOR_NEAREST), "2x3x13", 4.0624354697);
+    {                                       // places are computed in f32, as PyTorch does for every dtype
+        tensor_t *row = tensor_reshape(tensor_arange(0, 16, 1, TENSOR_F64), 1, 1, 16);
+        tensor_t *wide = tensor_interpolate(row, .scale_factor = 2.6, .mode = TENSOR_NEAREST);
+        tensor_t *same = tensor_interpolate(tensor_to(row, TENSOR_F32), .scale_factor = 2.6,
+                                            .mode = TENSOR_NEAREST);
+        CHECK(tensor_equal(wide, tensor_to(same, TENSOR_F64)));
+    }
     IS(tensor_interpolate(f(1, 2, 3, 11), .scale_factor = 2.3, .mode = TENSOR_NEAREST),
        "2x3x25", -7.86853354859);
     IS(tensor_interpolate(f(1, 2, 3, 7, 9), 5, .mode = TENSOR_NEAREST), "2x3x5x5", 10.6110286935);

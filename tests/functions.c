@@ -75,6 +75,10 @@ static void custom(void) {
     half.backward = NULL;
     FAILS(tensor_apply_n(&half, NULL, in, 2, out, 2), TENSOR_ERR_OWNER,
           "apply: argument fn->backward is NULL", HERE);
+    half = many;
+    half.name = NULL;
+    FAILS(tensor_apply_n(&half, NULL, in, 2, out, 2), TENSOR_ERR_OWNER, "apply: argument fn->name is NULL",
+          HERE);
     CHECK(!tensor_is_poison(tensor_apply(&wrong, NULL, &x, 1)));
     // dirty: the leaf rule, a value, a view (its base follows), saved after the change
     x = LEAF(1, 2);

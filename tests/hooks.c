@@ -101,6 +101,27 @@ static void hooks_of_leaves(void) {
     CHECK(!tensor_requires_grad(g[0]));
 }
 
+// A hook that begins the pass again that it is called by.
+static tensor_t *again(tensor_t *gradient, void *user) {
+    (void)gradient;
+    tensor_backward((tensor_t *)user);
+    return NULL;
+}
+
+static void hooks_without_end(void) {
+    tensor_t *x = LEAF(3, 4), *y = tensor_sum(tensor_add(x, x));
+    tensor_register_hook(x, again, y);
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "backward: 100 passes run inside each other on this thread",
+          HERE);
+    x = LEAF(3, 4);         // a graph that has been used
+    y = tensor_sum(tensor_mul(x, x));
+    tensor_register_hook(x, again, y);
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "backward: the values saved by mul", HERE);
+    x = LEAF(3, 4);
+    CHECK(tensor_backward(tensor_sum(tensor_mul(x, x))) == 0);
+    EXPECT(tensor_grad(x), 6, 8);
+}
+
 // An edge to a leaf whose node gets no gradient: the hooks run at the end of the pass.
 static void hooks_unused_edge(void) {
     log_t p = {0};
@@ -417,6 +438,16 @@ static void saved_hooks(void) {
     hooks.unpack = unpack_half;
     hooks.drop = drop_half;
     hooks.user = &st;
+    {
+        tensor_saved_hooks_t half = hooks;
+        half.pack = NULL;
+        CHECK(tensor_set_saved_tensors_hooks(&half) == NULL);
+        CHECK_ERROR(TENSOR_ERR_OWNER, "set_saved_tensors_hooks: argument hooks->pack is NULL");
+        half = hooks;
+        half.unpack = NULL;
+        CHECK(tensor_set_saved_tensors_hooks(&half) == NULL);
+        CHECK_ERROR(TENSOR_ERR_OWNER, "set_saved_tensors_hooks: argument hooks->unpack is NULL");
+    }
     s = tensor_scope_begin();
     CHECK(tensor_set_saved_tensors_hooks(&hooks) == NULL && tensor_set_saved_tensors_hooks(&hooks) == &hooks);
     y = tensor_exp(tensor_mul_scalar(x, 1)); // saves its result
@@ -620,6 +651,7 @@ int main(void) {
     RUN(typed_forwards_run_hooks);
     RUN(hooks_of_values);
     RUN(hooks_of_leaves);
+    RUN(hooks_without_end);
     RUN(hooks_unused_edge);
     RUN(hooks_as_optimizer);
     RUN(hooks_in_place);

@@ -1706,6 +1706,11 @@ static void step_left_out(void) {
         CHECK(nn_scaler_unscale(second, other) == TENSOR_ERR_UNSUPPORTED);
         tensor_clear_error();
         CHECK(nn_scaler_update(second) == 0 && nn_scaler_unscale(second, other) == 0);
+        CHECK(nn_scaler_step(scaler, other) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_step: another scaler unscaled the gradients");
+        CHECK(nn_scaler_step(NULL, other) == TENSOR_ERR_POISONED);
+        tensor_clear_error();
+        CHECK(nn_scaler_step(second, other) == 0);
         nn_optimizer_free(o);
         nn_optimizer_free(other);
         nn_free(net);
@@ -2011,6 +2016,22 @@ static void printed_layers(void) {
     }
 }
 
+// The gradient of the logits takes their memory, unless that is the program's.
+static void wrapped_logits(void) {
+    static float buffer[2000 * 50];
+    static int64_t label[2000];
+    int i;
+    for (i = 0; i < 2000 * 50; i++) { buffer[i] = (float)(i % 7); }
+    for (i = 0; i < 2000; i++) { label[i] = i % 50; }
+    tensor_t *w = tensor_requires_grad_(tensor_ones(50), 1), *x = tensor_wrap(buffer, TENSOR_F32, 2000, 50);
+    tensor_mul_(x, w);
+    tensor_t *loss = tensor_cross_entropy(x, tensor_from(label, TENSOR_I64, 2000));
+    tensor_free(x);
+    CHECK(tensor_backward(loss) == 0);
+    for (i = 0; i < 2000 * 50 && buffer[i] == (float)(i % 7); i++) {}
+    CHECK_MSG(i == 2000 * 50, "element %d is %g", i, (double)buffer[i % (2000 * 50)]);
+}
+
 int main(void) {
     RUN(odd_arguments);
     RUN(user_module);
@@ -2058,6 +2079,7 @@ int main(void) {
     RUN(long_sums);
     RUN(cross_entropy_values);
     RUN(modules_change_dtype);
+    RUN(wrapped_logits);
     shutdown_frees_all();
     return test_report();
 }

@@ -1061,6 +1061,13 @@ static void embedding_values(void) {
     CHECK_NEAR(probe(y = tensor_embedding(m, v, .max_norm = 0.9)), -0.730203769363349, 1e-10);
     CHECK_NEAR(dprobe(y, v), -1.62398232797334, 1e-10);
     CHECK_NEAR(probe(v), -0.00546479434668579, 1e-10);
+    {
+        const double rows[] = {3, -4, 1, 1}, want[] = {1.5, -2};
+        const int64_t first = 0;
+        tensor_t *w = tensor_from(rows, TENSOR_F64, 2, 2), *k = tensor_from(&first, TENSOR_I64, 1);
+        y = tensor_embedding(k, w, .max_norm = 2, .norm_type = (double)INFINITY);
+        CHECK(tensor_allclose(y, tensor_from(want, TENSOR_F64, 1, 2), .rtol = 1e-6));
+    }
     CHECK_NEAR(probe(y = tensor_embedding(f, v, .max_norm = 0.7, .norm_type = 1)), -0.151450711305208, 1e-10);
     CHECK_NEAR(dprobe(y, v), -1.62398232797334, 1e-10);
     CHECK_NEAR(probe(v), 0.00528559999318656, 1e-10);
@@ -1265,6 +1272,24 @@ static void divergence_of_edges(void) {
     }
 }
 
+// is_causal hides what comes later, whatever a mask lets through.
+static void causal_and_mask(void) {
+    nn_module_t *m = nn_eval(nn_transformer_encoder_layer(8, 2, .feedforward = 16));
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *x = tensor_randn(5, 1, 8), *other = tensor_clone(x);
+    tensor_fill_(tensor_select(other, 0, 4), 3);
+    tensor_t *masks[3] = {NULL, tensor_zeros(5, 5), tensor_zeros_of(TENSOR_BOOL, 5, 5)};
+    tensor_t *first = nn_transformer_forward(m, x, NULL, .is_causal = 1);
+    for (int k = 0; k < 3; k++) {
+        tensor_t *y = nn_transformer_forward(m, x, NULL, .mask = masks[k], .is_causal = 1);
+        tensor_t *z = nn_transformer_forward(m, other, NULL, .mask = masks[k], .is_causal = 1);
+        CHECK_MSG(tensor_equal(tensor_narrow(y, 0, 0, 4), tensor_narrow(z, 0, 0, 4)), "mask %d", k);
+        CHECK_MSG(tensor_allclose(y, first, .rtol = 1e-5, .atol = 1e-6), "mask %d", k);
+    }
+    tensor_scope_end(scope);
+    nn_free(m);
+}
+
 int main(void) {
     RUN(divergence_of_edges);
     RUN(batch_norm_values);
@@ -1301,5 +1326,6 @@ int main(void) {
     RUN(bag_gradients);
     RUN(bags);
     RUN(norms_of_long_and_empty);
+    RUN(causal_and_mask);
     return test_report();
 }

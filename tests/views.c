@@ -194,6 +194,9 @@ static void views_in_place(void) {
     tensor_set_grad(x, NULL);
     e = tensor_expand(tensor_reshape(tensor_mul_scalar(x, 1), 6, 1), 6, 2); // expanded: refused
     POISONS(tensor_mul_scalar_(e, 2), TENSOR_ERR_AUTOGRAD, "is expanded", HERE);
+    POISONS(tensor_mul_scalar_(tensor_unfold_dim(tensor_zeros(40), 0, 3, 1), 2), TENSOR_ERR_AUTOGRAD,
+            "x [38,3] is a view whose elements overlap, several share one place; clone it first", HERE);
+    CHECK(tensor_item(tensor_sum(tensor_fill_(tensor_unfold_dim(tensor_zeros(41), 0, 3, 3), 1))) == 39);
     b = tensor_mul_scalar(tensor_narrow(x, 0, 0, 2), 1); // but its base may change
     e = tensor_expand(tensor_reshape(b, 2, 1), 2, 3);
     tensor_mul_scalar_(b, 4);

@@ -173,43 +173,69 @@ KIT_TEXT_FN void kit_conv_nine(kit_export_state_t *x, const kit_conv_t *v, int b
     kit_close(x, 3);
 }
 
+// Goes on to the next tap, and behind the last one to the next channel.
+KIT_TEXT_FN void kit_conv_next(kit_export_state_t *x, const kit_conv_t *v) {
+    long long taps = v->kh * v->kw, line = v->dh * v->pitch, channel = v->lines * v->pitch;
+    long long from = v->kh > 1 ? line * v->kh : v->dw * v->kw;  // how far the taps of a channel have come
+    kit_line(x, v->flipped ? "tap--;" : "tap++;");
+    kit_line(x, "at += %lld;", v->dw);
+    kit_line(x, "if (++t < %lld) { continue; }", v->kw);
+    kit_line(x, "t = 0;");
+    if (v->kh > 1) {
+        kit_line(x, "at += %lld;", line - v->dw * v->kw);
+        kit_line(x, "if (++u < %lld) { continue; }", v->kh);
+        kit_line(x, "u = 0;");
+    }
+    kit_line(x, "at += %lld;", channel - from);
+    if (v->flipped) { kit_line(x, "tap += %lld;", (v->co + 1) * taps); }
+}
+
 // Sums over channels and taps that the library makes in parts: of `chain` terms each, added to the bias, or
-// (chain 0) so many equal ones, of which the first begins with it.
+// (chain 0) so many equal ones, of which the first begins with it. Lines of some outputs at a time.
 KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int bias, int64_t chain,
                                 long long parts) {
-    long long taps = v->kh * v->kw, n = v->ci * taps;
-    const char *start = bias ? "bias[o]" : "0";
-    kit_for(x, "o", v->co);
+    long long taps = v->kh * v->kw, n = v->ci * taps, plane = v->oh * v->ow, each = v->flipped ? taps : n;
+    long long wide = v->padded && v->sw == 1 ? (v->ow + 7) / 8 * 8 : v->ow;     // as in kit_conv_lines
+    int some = kit_together(v->co, 4);
+    const char *start = bias ? "bias[o + r]" : "0";
+    if (chain) { parts = kit_up(n, chain); }
+    kit_line(x, "for (int o = 0; o < %lld; o += %d) {", v->co, some);
+    x->depth++;
     kit_for(x, "i", v->oh);
-    kit_line(x, "float *out = to + %lld * o + %lld * i, s[%lld];", v->oh * v->ow, v->ow, v->ow);
-    kit_line(x, chain ? "int done = 0;" : "int done = 0, part = 1;");
-    kit_for(x, "j", v->ow);
-    kit_line(x, "out[j] = %s;", chain ? start : "0");
-    kit_line(x, "s[j] = %s;", chain ? "0" : start);
-    kit_close(x, 1);
-    kit_for(x, "c", v->ci);
-    kit_for(x, "y", v->kh);
-    kit_for(x, "t", v->kw);
-    kit_line(x, "const float *p = in + %lld * c + %lld * i + %lld * y + %lld * t;", v->lines * v->pitch,
-             v->sh * v->pitch, v->dh * v->pitch, v->dw);
-    if (v->flipped) {
-        kit_line(x, "const float f = k[%lld * o + %lld * c + %lld - %lld * y - t];", taps, v->co * taps,
-                 taps - 1, v->kw);
-    } else {
-        kit_line(x, "const float f = k[%lld * o + %lld * c + %lld * y + t];", n, taps, v->kw);
-    }
-    kit_line(x, "for (int j = 0; j < %lld; j++) { s[j] += f * p[%lld * j]; }", v->ow, v->sw);
+    kit_line(x, "float *out = to + %lld * o + %lld * i;", plane, v->ow);
+    kit_line(x, "int at = %lld * i, tap = %lld * o%s, t = 0%s;", v->sh * v->pitch, each,
+             v->flipped ? kit_word(" + %lld", taps - 1).text : "", v->kh > 1 ? ", u = 0" : "");
     if (chain) {
-        kit_line(x, "if (++done %% %lld != 0 && done != %lld) { continue; }", (long long)chain, n);
-    } else {
-        kit_line(x, "if (++done != %lld * part / %lld) { continue; }", n, parts);
+        kit_for(x, "r", some);
+        kit_line(x, "for (int j = 0; j < %lld; j++) { out[%lld * r + j] = %s; }", v->ow, plane, start);
+        kit_close(x, 1);
     }
-    kit_for(x, "j", v->ow);
-    kit_line(x, chain ? "out[j] += s[j];" : "out[j] = part > 1 ? out[j] + s[j] : s[j];");
-    kit_line(x, "s[j] = 0;");
+    kit_for(x, "part", parts);
+    if (chain) {
+        kit_line(x, "const int first = %lld * part, last = first + %lld < %lld ? first + %lld : %lld;",
+                 (long long)chain, (long long)chain, n, (long long)chain, n);
+    } else {
+        kit_line(x, "const int first = %lld * part / %lld, last = %lld * (part + 1) / %lld;", n, parts, n,
+                 parts);
+    }
+    kit_line(x, "float s[%d][%lld];", some, wide);
+    kit_for(x, "r", some);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] = %s; }", wide,
+             chain ? "0" : kit_word("part ? 0 : %s", start).text);
     kit_close(x, 1);
-    if (!chain) { kit_line(x, "part++;"); }
-    kit_close(x, 5);
+    kit_line(x, "for (int q = first; q < last; q++) {");
+    x->depth++;
+    kit_for(x, "r", some);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] += k[tap + %lld * r] * in[at + %s]; }", wide, each,
+             v->sw > 1 ? kit_word("%lld * j", v->sw).text : "j");
+    kit_close(x, 1);
+    kit_conv_next(x, v);
+    kit_close(x, 1);
+    kit_for(x, "r", some);
+    kit_line(x, "float *line = out + %lld * r;", plane);
+    kit_line(x, "for (int j = 0; j < %lld; j++) { line[j] = %s; }", v->ow,
+             chain ? "line[j] + s[r][j]" : "part ? line[j] + s[r][j] : s[r][j]");
+    kit_close(x, 4);
 }
 
 // Lines of outputs, some at a time, each a sum over channels and taps. start: it begins with the bias.
