@@ -173,21 +173,22 @@ KIT_TEXT_FN void kit_conv_nine(kit_export_state_t *x, const kit_conv_t *v, int b
     kit_close(x, 3);
 }
 
-// Goes on to the next tap, and behind the last one to the next channel.
-KIT_TEXT_FN void kit_conv_next(kit_export_state_t *x, const kit_conv_t *v) {
-    long long taps = v->kh * v->kw, line = v->dh * v->pitch, channel = v->lines * v->pitch;
-    long long from = v->kh > 1 ? line * v->kh : v->dw * v->kw;  // how far the taps of a channel have come
-    kit_line(x, v->flipped ? "tap--;" : "tap++;");
-    kit_line(x, "at += %lld;", v->dw);
-    kit_line(x, "if (++t < %lld) { continue; }", v->kw);
-    kit_line(x, "t = 0;");
-    if (v->kh > 1) {
-        kit_line(x, "at += %lld;", line - v->dw * v->kw);
-        kit_line(x, "if (++u < %lld) { continue; }", v->kh);
-        kit_line(x, "u = 0;");
+// Behind the last tap of a line goes to the next line of the kernel, or to the next channel. With an index in
+// place of p, gcc does not keep the sums in registers.
+KIT_TEXT_FN void kit_conv_turn(kit_export_state_t *x, const kit_conv_t *v) {
+    long long line = v->dh * v->pitch, channel = v->lines * v->pitch, high = v->kh > 1;
+    const char *indent = high ? "        " : "    ";
+    kit_line(x, "if (t == %lld) {", v->kw);
+    kit_line(x, "    t = 0;");
+    if (high) {
+        kit_line(x, "    p += %lld;", line - v->dw * v->kw);
+        kit_line(x, "    if (++u == %lld) {", v->kh);
+        kit_line(x, "        u = 0;");
     }
-    kit_line(x, "at += %lld;", channel - from);
-    if (v->flipped) { kit_line(x, "tap += %lld;", (v->co + 1) * taps); }
+    kit_line(x, "%sp += %lld;", indent, channel - (high ? line * v->kh : v->dw * v->kw));
+    if (v->flipped) { kit_line(x, "%stap += %lld;", indent, (v->co + 1) * v->kh * v->kw); }
+    if (high) { kit_line(x, "    }"); }
+    kit_line(x, "}");
 }
 
 // Sums over channels and taps that the library makes in parts: of `chain` terms each, added to the bias, or
@@ -203,7 +204,8 @@ KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int 
     x->depth++;
     kit_for(x, "i", v->oh);
     kit_line(x, "float *out = to + %lld * o + %lld * i;", plane, v->ow);
-    kit_line(x, "int at = %lld * i, tap = %lld * o%s, t = 0%s;", v->sh * v->pitch, each,
+    kit_line(x, "const float *p = in + %lld * i;", v->sh * v->pitch);
+    kit_line(x, "int tap = %lld * o%s, t = 0%s;", each,
              v->flipped ? kit_word(" + %lld", taps - 1).text : "", v->kh > 1 ? ", u = 0" : "");
     if (chain) {
         kit_for(x, "r", some);
@@ -225,11 +227,14 @@ KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int 
     kit_close(x, 1);
     kit_line(x, "for (int q = first; q < last; q++) {");
     x->depth++;
+    kit_conv_turn(x, v);
     kit_for(x, "r", some);
-    kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] += k[tap + %lld * r] * in[at + %s]; }", wide, each,
+    kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] += k[tap + %lld * r] * p[%s]; }", wide, each,
              v->sw > 1 ? kit_word("%lld * j", v->sw).text : "j");
     kit_close(x, 1);
-    kit_conv_next(x, v);
+    kit_line(x, v->flipped ? "tap--;" : "tap++;");
+    kit_line(x, "p += %lld;", v->dw);
+    kit_line(x, "t++;");
     kit_close(x, 1);
     kit_for(x, "r", some);
     kit_line(x, "float *line = out + %lld * r;", plane);
