@@ -2379,9 +2379,10 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
-//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
-//   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
-//   replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   step does on the CPU is not part of it. An op without a kernel is an error, as is a step of Adafactor.
+//   Copies from pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to
+//   the CPU: each replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before
+//   it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
@@ -9963,7 +9964,13 @@ TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
                            tensor__gemm_room(g, 0) + at * lda, lda * TENSOR__MR);
 }
 
-// part `task` of a split sum, into its own m x n of scratch
+// Elements of k that a task of a time slice adds up: whole chunks of k as gemm_block cuts it.
+TENSOR__INLINE int64_t TENSOR__K(gemm_short)(const tensor__gemm_t *g) {
+    int b_is_large = TENSOR__K(gemm_b_here)(g) && g->n * g->k > 65536;
+    return b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g->k);
+}
+
+// part `task` of a split sum, or in time slices a piece of it, into its own m x n of scratch
 TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     tensor__gemm_t g = *job->g;
@@ -9974,11 +9981,13 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     g.bias = NULL;
     g.accumulate = 0;
     g.crs = g.n;
-    int64_t r[6];
-    r[0] = r[2] = r[4] = 0;
+    int64_t r[6], short_k = job->pieces > 1 ? TENSOR__K(gemm_short)(&g) : g.k;
+    r[0] = r[2] = 0;
     r[1] = g.m;
     r[3] = g.n;
-    r[5] = g.k;
+    r[4] = job->piece * short_k;
+    r[5] = TENSOR__MIN(r[4] + short_k, g.k);
+    if (r[4] >= g.k) { return; }
     if (TENSOR__K(gemm_is_dot)(&g)) {
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
     } else {
@@ -10092,7 +10101,15 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             g->b = (const float *)g->b + g->boff[0];
             g->boff = NULL;
         }
-        tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        job.pieces = 1;
+        if (tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
+            tensor__gemm_t part = *g;           // the shortest: it has the most pieces
+            part.k = g->k / job.parts;
+            job.pieces = (g->k + job.parts - 1) / job.parts / TENSOR__K(gemm_short)(&part) + 1;
+        }
+        for (job.piece = 0; job.piece < job.pieces; job.piece++) {
+            tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        }
         tensor__parallel(1, TENSOR__K(gemm_join), &job);
         return;
     }
@@ -10103,9 +10120,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
         && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
-        // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int b_is_large = TENSOR__K(gemm_b_here)(g) && g->n * g->k > 65536;
-        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g->k);
+        kc = TENSOR__K(gemm_short)(g);  // done in time slices: short tasks
     }
     int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
@@ -10865,6 +10880,7 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            // nr: columns of a tile, with tile of f64 alone
     int64_t parts;              // of a split sum
+    int64_t piece, pieces;      // of such a part, in time slices
     int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
@@ -18461,7 +18477,7 @@ typedef struct tensor__transpose_t {
     int dim;                            // x is contiguous along it, y along the last dim
     int64_t rows;                       // of x per task: all of them, or some in time slices
 } tensor__transpose_t;
-enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 1024 };     // columns, rows of x in a time slice's task
+enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 1024 };     // columns of x; rows in a time slice
 
 TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     const tensor__transpose_t *v = (const tensor__transpose_t *)arg;
@@ -21937,7 +21953,10 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     int64_t work = r->kept * r->reduced, most = 64;
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
-    if (r->time_slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
+    if (r->time_slice) {                // a row takes as long as some elements more
+        int64_t tasks = (work + 32 * r->kept) / TENSOR__CHUNK;
+        if (tasks > most) { most = tasks; }
+    }
     if (r->pieces > 1) { most = r->kept; }
     r->chunks = tensor__least(most, r->kept);
     tensor__reduce_run(r, r->chunks, tensor__reduce_rows);
@@ -26413,11 +26432,12 @@ typedef struct tensor__gather_t {
     char *y;
     int64_t n, m, inner, numel;
     int size, wide;
+    int64_t per;                        // elements of a task
 } tensor__gather_t;
 
 TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
     const tensor__gather_t *g = (const tensor__gather_t *)arg;
-    int64_t j = task * TENSOR__GRAIN, end = j + tensor__least(g->numel - j, TENSOR__GRAIN);
+    int64_t j = task * g->per, end = j + tensor__least(g->numel - j, g->per);
     int64_t i = j % g->inner, k = j / g->inner % g->m, row = j / g->inner / g->m * g->n;
     (void)worker;
 #define TENSOR__X(S)                                                                                         \
@@ -26632,7 +26652,9 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
         tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
     int64_t rows = v.outer * index->numel;
-    v.per = 1 + TENSOR__GRAIN / (v.inner + 1);
+    // Each element may be far away: tasks of a time slice have fewer.
+    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 8 : TENSOR__GRAIN;
+    v.per = 1 + grain / (v.inner + 1);
     v.piece = c->thread->time_slice && v.inner > TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v.inner;
     v.pieces = v.inner > v.piece ? (v.inner + v.piece - 1) / v.piece : 1;
     int64_t tasks = (rows + v.per - 1) / v.per * v.pieces;
@@ -26643,8 +26665,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
     } else if (v.id == TENSOR_OP_GATHER && index->numel &&
                index->numel / index->dims[v.d] == x->numel / v.n) {
         tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, v.n,
-                              index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64};
-        tensor__parallel(tensor__grains(y->numel), tensor__gather_task, &g);
+                              index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64, grain};
+        tensor__parallel((y->numel + grain - 1) / grain, tensor__gather_task, &g);
     } else {
         v.per = TENSOR__GRAIN / 8;
         tensor__in_order(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
@@ -34050,10 +34072,12 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = tensor__link_leaf(l);
         if (!leaf) { continue; }
-        TENSOR__REFUSE_CODE(leaf->dtype != l->dtype || leaf->device != l->device, OWNER,
-                            "%s: %t is %y on %s, and was %s on %s at the capture (nn_to); capture the step "
-                            "again", op, leaf, leaf, leaf->device ? "a GPU" : "the CPU",
-                            tensor__dtype_names[l->dtype], l->device ? "a GPU" : "the CPU");
+        TENSOR__REFUSE_CODE(leaf->dtype != l->dtype, OWNER,
+                            "%s: %t is %y, and was %s at the capture (nn_to); capture the step again", op,
+                            leaf, leaf, tensor__dtype_names[l->dtype]);
+        TENSOR__REFUSE_CODE(leaf->device != l->device, OWNER,
+                            "%s: %t is on another device than at the capture (nn_to); capture the step again",
+                            op, leaf);
         TENSOR__REFUSE_CODE(leaf->storage != l->storage, OWNER,
                             "%s: %t has other memory than at the capture; capture the step again", op, leaf);
         TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,

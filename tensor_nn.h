@@ -6041,6 +6041,11 @@ TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
 }
 
+// Runs fn once for each stage, whose number is in *stage, from 0 on: a loop that a time slice may leave.
+TENSOR__FN void nn__run_stages(int64_t stages, int64_t *stage, tensor__task_fn fn, void *arg) {
+    for (*stage = -1; TENSOR__(next_stage)(stage) && *stage < stages;) { nn__run(1, fn, arg); }
+}
+
 // c[m, n] (+)= a b for one item; strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     tensor__gemm_t g;                   // member by member: a memset costs as much as a tiny product
@@ -7485,8 +7490,7 @@ TENSOR__FN int nn__by_pieces(nn__norm_t *v, int passes, int64_t more, tensor__ta
     if (!v->sums) { return 0; }
     v->piece = nn__row_piece(v->k);
     v->pieces = nn__ceil(v->n, v->piece);
-    const int64_t stages = v->rows * passes * v->pieces;
-    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) { nn__run(1, fn, v); }
+    nn__run_stages(v->rows * passes * v->pieces, &v->stage, fn, v);
     return 1;
 }
 
@@ -7743,10 +7747,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     }
     v->length = NN__PLANE_LONG / v->k->leaf * v->k->leaf;
     v->pieces = nn__ceil(p->plane, v->length);
-    int64_t stages = v->rows * v->passes * v->planes * v->pieces;
-    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) {
-        nn__run(1, nn__plane_norm_part, v);
-    }
+    nn__run_stages(v->rows * v->passes * v->planes * v->pieces, &v->stage, nn__plane_norm_part, v);
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
@@ -13311,8 +13312,7 @@ TENSOR__FN int nn__long_rows(nn__loss_job_t *v, tensor__task_fn fn) {
     if (!v->sum) { return 0; }
     v->piece = nn__row_piece(v->k);
     v->pieces = nn__ceil(v->classes, v->piece);
-    const int64_t stages = v->rows * NN__LONG_PASSES * v->pieces;
-    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) { nn__run(1, fn, v); }
+    nn__run_stages(v->rows * NN__LONG_PASSES * v->pieces, &v->stage, fn, v);
     return 1;
 }
 

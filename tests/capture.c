@@ -1798,7 +1798,8 @@ static void older_gradient(void) {
     tensor_t *held = tensor_detach(tensor_grad(w));         // its memory stays
     nn_zero_grad(o);
     CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [1], which the step adds to, is gone or has other memory "
+                                  "than at the capture (nn_zero_grad");
     tensor_backward(tensor_sum(w));             // a new gradient
     CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
@@ -1806,6 +1807,26 @@ static void older_gradient(void) {
     CHECK(tensor_graph_free(g) == 0);
     tensor_scope_end(scope);
     nn_optimizer_free(o);
+}
+
+// A module of another dtype than at the capture: the error says so, in training and, where no gradient tells
+// whose memory it was, in inference.
+static void moved(void) {
+    for (int training = 0; training < 2; training++) {
+        nn_module_t *net = nn_linear(4, 3);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_randn(5, 4);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = nn_forward(net, x);
+        if (training) { tensor_backward(tensor_sum(y)); }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(nn_to(net, TENSOR_F64) == 0 && tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+        CHECK_ERROR(TENSOR_ERR_OWNER, training ? "is f64, and was f32 at the capture (nn_to); capture"
+                                               : "was freed since the capture, or moved by nn_to");
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+        nn_free(net);
+    }
 }
 
 // A leaf that the step makes over older memory: once it has gone, its header is another tensor's, which the
@@ -2087,6 +2108,7 @@ int main(void) {
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);
+    RUN(moved);
     RUN(gone_leaf);
     RUN(gone_optimizer);
     RUN(older_mask);

@@ -281,9 +281,9 @@ static void other_blocks(void) {
 
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
     CHECK(nn_snapshot(j.net, j.opt, block, most) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture, whose replays would not do it again");
     CHECK(nn_restore(j.net, j.opt, good, most) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture, whose replays would not do it again");
     CHECK(tensor_graph_free(tensor_capture_end()) == 0);
 
     tensor_set_generator(rng);
