@@ -2381,8 +2381,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it. An op without a kernel is an error, as is a step of Adafactor.
 //   Copies from pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to
-//   the CPU: each replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before
-//   it uses it.
+//   the CPU: each replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize)
+//   before it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------

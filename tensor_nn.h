@@ -6046,6 +6046,13 @@ TENSOR__FN void nn__run_stages(int64_t stages, int64_t *stage, tensor__task_fn f
     for (*stage = -1; TENSOR__(next_stage)(stage) && *stage < stages;) { nn__run(1, fn, arg); }
 }
 
+// The same for each of n pieces of each pass; *pieces becomes n.
+TENSOR__FN void nn__run_pieces(int64_t *pieces, int64_t *stage, int64_t passes, int64_t n, tensor__task_fn fn,
+                               void *arg) {
+    *pieces = n;
+    nn__run_stages(passes * n, stage, fn, arg);
+}
+
 // c[m, n] (+)= a b for one item; strides in elements.
 TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
     tensor__gemm_t g;                   // member by member: a memset costs as much as a tiny product
@@ -7489,8 +7496,7 @@ TENSOR__FN int nn__by_pieces(nn__norm_t *v, int passes, int64_t more, tensor__ta
     v->sums = v->n > more ? (double *)TENSOR__(slice_room)() : NULL;
     if (!v->sums) { return 0; }
     v->piece = nn__row_piece(v->k);
-    v->pieces = nn__ceil(v->n, v->piece);
-    nn__run_stages(v->rows * passes * v->pieces, &v->stage, fn, v);
+    nn__run_pieces(&v->pieces, &v->stage, v->rows * passes, nn__ceil(v->n, v->piece), fn, v);
     return 1;
 }
 
@@ -13311,8 +13317,7 @@ TENSOR__FN int nn__long_rows(nn__loss_job_t *v, tensor__task_fn fn) {
     v->sum = v->classes > 4 * NN__PIECE ? (nn__long_loss_t *)TENSOR__(slice_room)() : NULL;
     if (!v->sum) { return 0; }
     v->piece = nn__row_piece(v->k);
-    v->pieces = nn__ceil(v->classes, v->piece);
-    nn__run_stages(v->rows * NN__LONG_PASSES * v->pieces, &v->stage, fn, v);
+    nn__run_pieces(&v->pieces, &v->stage, v->rows * NN__LONG_PASSES, nn__ceil(v->classes, v->piece), fn, v);
     return 1;
 }
 
