@@ -2380,9 +2380,10 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
-//   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from
-//   pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to the CPU: each
-//   replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize) before it uses it.
+//   step does on the CPU is not part of it. An op without a kernel is an error, as is a step of Adafactor.
+//   Copies from pinned memory are part of it (tensor_copy_, tensor_to), and so is tensor_to_non_blocking to
+//   the CPU: each replay reads and fills that memory again, so the host waits (tensor_cuda_synchronize)
+//   before it uses it.
 //   One thread captures at a time. >>cuda-streams says how several streams become one graph.
 // Rejected: a second way of writing programs (traced functions, symbols): the step is what it was.
 // ------------------------------------------------------------------------------
@@ -2421,9 +2422,10 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // run together, or a part of a call of these kinds: pointwise, fill, sum and the like, softmax and the like,
 // also running sums, norms and variances of rows (some rows, or a part of a long one), sort, topk and the
 // like, product, linear algebra (some matrices, or a part of a large one), indexing, random numbers,
-// convolution, pool, layer norm (some rows), norms of images (some channels or groups, or a part of a
-// large one), attention, loss, recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others
-// are not interrupted, as products of integers; a GPU's step is one call.
+// convolution, pool, layer norm (some rows, or a part of a long one), norms of images (some channels or
+// groups, or a part of a large one), attention, loss (of classes: some rows, or a part of a long one),
+// recurrent (some of its steps), embedding, dropout, clipping, optimizer. Others are not interrupted, as
+// products of integers; a GPU's step is one call.
 // In real time (tensor_set_realtime) no call is interrupted unless the graph had a time slice before, which
 // takes memory for that.
 // A call that is under way goes on where the last time slice left it, also on another thread or with another
@@ -4720,6 +4722,7 @@ typedef struct tensor__gemm_t {
 typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
+enum { TENSOR__KEPT = 4096 };
 
 // The private functions that tensor_nn.h and backends may call, as TENSOR__(name): result, name, parameters.
 // tensor__name is such a function. A file without the implementation reaches it through a struct that
@@ -4746,6 +4749,10 @@ typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
     X(int, thread_count, (void)) \
     /* the next stage of a loop over calls of parallel: for (i = -1; next_stage(&i) && i < n;) */ \
     X(int, next_stage, (int64_t *i)) \
+    /* parallel, one task after the other */ \
+    X(void, in_order, (tensor__thread_t *th, int64_t ntasks, tensor__task_fn fn, void *arg)) \
+    /* TENSOR__KEPT bytes that stay until the kernel has ended, if it is done in time slices, else NULL */ \
+    X(void *, slice_room, (void)) \
     X(void, gemm, (const tensor__gemm_t *g, int dtype)) \
     /* bytes of scratch for the product and its parts */ \
     X(uint64_t, gemm_scratch_upto, (const tensor__gemm_t *g, int dtype)) \
@@ -9958,7 +9965,13 @@ TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
                            tensor__gemm_room(g, 0) + at * lda, lda * TENSOR__MR);
 }
 
-// part `task` of a split sum, into its own m x n of scratch
+// Elements of k that a task of a time slice adds up: whole chunks of k as gemm_block cuts it.
+TENSOR__INLINE int64_t TENSOR__K(gemm_short)(const tensor__gemm_t *g) {
+    int b_is_large = TENSOR__K(gemm_b_here)(g) && g->n * g->k > 65536;
+    return b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g->k);
+}
+
+// part `task` of a split sum, or in time slices a piece of it, into its own m x n of scratch
 TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     tensor__gemm_t g = *job->g;
@@ -9969,11 +9982,13 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     g.bias = NULL;
     g.accumulate = 0;
     g.crs = g.n;
-    int64_t r[6];
-    r[0] = r[2] = r[4] = 0;
+    int64_t r[6], short_k = job->pieces > 1 ? TENSOR__K(gemm_short)(&g) : g.k;
+    r[0] = r[2] = 0;
     r[1] = g.m;
     r[3] = g.n;
-    r[5] = g.k;
+    r[4] = job->piece * short_k;
+    r[5] = TENSOR__MIN(r[4] + short_k, g.k);
+    if (r[4] >= g.k) { return; }
     if (TENSOR__K(gemm_is_dot)(&g)) {
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
     } else {
@@ -10087,7 +10102,15 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             g->b = (const float *)g->b + g->boff[0];
             g->boff = NULL;
         }
-        tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        job.pieces = 1;
+        if (tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
+            tensor__gemm_t part = *g;           // the shortest: it has the most pieces
+            part.k = g->k / job.parts;
+            job.pieces = (g->k + job.parts - 1) / job.parts / TENSOR__K(gemm_short)(&part) + 1;
+        }
+        for (job.piece = 0; job.piece < job.pieces; job.piece++) {
+            tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
+        }
         tensor__parallel(1, TENSOR__K(gemm_join), &job);
         return;
     }
@@ -10098,9 +10121,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
         && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
     if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
-        // done in time slices: short tasks, of whole chunks of k as gemm_block cuts it
-        int b_is_large = TENSOR__K(gemm_b_here)(g) && g->n * g->k > 65536;
-        kc = b_is_large ? (int64_t)TENSOR__GEMM_KC : tensor__gemm_chunk(g->k);
+        kc = TENSOR__K(gemm_short)(g);  // done in time slices: short tasks
     }
     int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
@@ -10860,6 +10881,7 @@ typedef struct {
     tensor__gemm_cut_t cut;
     int workers, nr;            // nr: columns of a tile, with tile of f64 alone
     int64_t parts;              // of a split sum
+    int64_t piece, pieces;      // of such a part, in time slices
     int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
@@ -11842,7 +11864,6 @@ typedef struct tensor__time_slice_t {
     int in_order;                   // run: one task after the other
     const int *over;                // run: no task is left once this is set; NULL = all are run
 } tensor__time_slice_t;
-enum { TENSOR__KEPT = 4096 };
 
 struct tensor__thread_t {
     tensor_context_t *ctx;
@@ -14539,6 +14560,11 @@ TENSOR__FN int tensor__next_stage(int64_t *i) {
     return 1;
 }
 
+TENSOR__FN void *tensor__slice_room(void) {
+    const tensor__time_slice_t *slice = tensor__self()->time_slice;
+    return slice && slice->shares > slice->workers ? slice->kept : NULL;
+}
+
 TENSOR_API int (tensor_get_num_threads)(void) { return tensor__thread_count(); }
 
 TENSOR_API int (tensor_num_processors)(void) {
@@ -15688,6 +15714,7 @@ typedef struct tensor__pass_t {
     int64_t hooked_count, hooked_room;
     int ninputs, create, retain, anomaly;
     int watched;                        // nodes pass tensor__arrived: there are inputs, or someone listens
+    uint64_t outer_seq;                 // of the recorder before this pass
     tensor__autograd_fn *autograd;
 } tensor__pass_t;
 
@@ -18457,18 +18484,20 @@ typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
     const tensor__iter_t *it;
     int dim;                            // x is contiguous along it, y along the last dim
+    int64_t rows;                       // of x per task: all of them, or some in time slices
 } tensor__transpose_t;
-enum { TENSOR__TRANSPOSE = 64 };             // columns of x per task
+enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 1024 };     // columns of x; rows in a time slice
 
 TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     const tensor__transpose_t *v = (const tensor__transpose_t *)arg;
     const tensor__iter_t *it = v->it;
     const int64_t *xs = it->arg[0].strides, *ys = it->arg[1].strides;
     int last = it->ndim - 1;
+    int64_t pieces = (it->dims[last] + v->rows - 1) / v->rows, r = task % pieces * v->rows;
     int64_t per = (it->dims[v->dim] + TENSOR__TRANSPOSE - 1) / TENSOR__TRANSPOSE;
-    int64_t c = task % per * TENSOR__TRANSPOSE, rest = task / per;
-    const float *x = (const float *)(const void *)it->arg[0].data + c;
-    float *y = (float *)(void *)it->arg[1].data + c * ys[v->dim];
+    int64_t c = task / pieces % per * TENSOR__TRANSPOSE, rest = task / pieces / per;
+    const float *x = (const float *)(const void *)it->arg[0].data + c + r * xs[last];
+    float *y = (float *)(void *)it->arg[1].data + c * ys[v->dim] + r;
     (void)worker;
     for (int d = last - 1; d >= 0; d--) {
         if (d == v->dim) { continue; }
@@ -18477,11 +18506,12 @@ TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
         rest /= it->dims[d];
     }
     int64_t columns = tensor__least(TENSOR__TRANSPOSE, it->dims[v->dim] - c);
-    TENSOR__DO(v->isa, transpose)(it->dims[last], columns, x, xs[last], y, ys[v->dim]);
+    int64_t rows = tensor__least(v->rows, it->dims[last] - r);
+    TENSOR__DO(v->isa, transpose)(rows, columns, x, xs[last], y, ys[v->dim]);
 }
 
-// 1 = done
-TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t *it) {
+// sliced: in time slices. -> 1 = done
+TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t *it, int sliced) {
     tensor__transpose_t v;
     int last = it->ndim - 1;
     v.isa = isa;
@@ -18492,8 +18522,9 @@ TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t 
     }
     for (v.dim = last - 1; v.dim >= 0 && it->arg[0].strides[v.dim] != 1; v.dim--) { }
     if (v.dim < 0 || it->dims[v.dim] < 4) { return 0; }
-    int64_t tasks = it->numel / it->dims[last] / it->dims[v.dim];
-    tasks *= (it->dims[v.dim] + TENSOR__TRANSPOSE - 1) / TENSOR__TRANSPOSE;
+    int64_t n = it->dims[last], tasks = it->numel / n / it->dims[v.dim];
+    v.rows = sliced && n > TENSOR__TRANSPOSE_ROWS ? (int64_t)TENSOR__TRANSPOSE_ROWS : n;
+    tasks *= (it->dims[v.dim] + TENSOR__TRANSPOSE - 1) / TENSOR__TRANSPOSE * ((n + v.rows - 1) / v.rows);
     tensor__parallel(tasks, tensor__transpose_task, &v);
     return 1;
 }
@@ -18555,7 +18586,9 @@ TENSOR__FN int tensor__cpu_pointwise(tensor_call_t *c) {
     if (y->numel == 0 || tensor__pointwise_at_once(c, isa)) { return 0; }
     tensor__iter_t it;
     tensor__pointwise_iter(c, &it);
-    if (c->row->id == TENSOR_OP_CLONE && tensor__transpose(isa, &it)) { return 0; }
+    if (c->row->id == TENSOR_OP_CLONE && tensor__transpose(isa, &it, c->thread->time_slice != NULL)) {
+        return 0;
+    }
     int code = tensor__divides_whole(c) ? tensor__check_divisor(c, &it) : 0;
     if (code) { return code; }
     tensor__iter_run(&it);
@@ -21929,7 +21962,10 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     int64_t work = r->kept * r->reduced, most = 64;
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
-    if (r->time_slice && work / TENSOR__CHUNK > most) { most = work / TENSOR__CHUNK; }
+    if (r->time_slice) {                // a row takes as long as some elements more
+        int64_t tasks = (work + 32 * r->kept) / TENSOR__CHUNK;
+        if (tasks > most) { most = tasks; }
+    }
     if (r->pieces > 1) { most = r->kept; }
     r->chunks = tensor__least(most, r->kept);
     tensor__reduce_run(r, r->chunks, tensor__reduce_rows);
@@ -26405,11 +26441,12 @@ typedef struct tensor__gather_t {
     char *y;
     int64_t n, m, inner, numel;
     int size, wide;
+    int64_t per;                        // elements of a task
 } tensor__gather_t;
 
 TENSOR__FN void tensor__gather_task(void *arg, int64_t task, int worker) {
     const tensor__gather_t *g = (const tensor__gather_t *)arg;
-    int64_t j = task * TENSOR__GRAIN, end = j + tensor__least(g->numel - j, TENSOR__GRAIN);
+    int64_t j = task * g->per, end = j + tensor__least(g->numel - j, g->per);
     int64_t i = j % g->inner, k = j / g->inner % g->m, row = j / g->inner / g->m * g->n;
     (void)worker;
 #define TENSOR__X(S)                                                                                         \
@@ -26483,6 +26520,7 @@ typedef struct tensor__indexed_t {
     int sum_dtype;
     int64_t n, outer, inner;            // places along d; before it, behind it
     int64_t per;                        // rows or elements of a task
+    int64_t piece, pieces;              // of `inner`, which time slices may end in
     int code;
 } tensor__indexed_t;
 
@@ -26499,12 +26537,14 @@ TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
 // INDEX_SELECT: some rows of the result.
 TENSOR__FN void tensor__select_task(void *arg, int64_t task, int worker) {
     const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
-    int64_t m = v->index->numel, bytes = v->inner * v->size;
-    int64_t end = tensor__least((task + 1) * v->per, v->outer * m);
+    int64_t m = v->index->numel, here = task / v->pieces * v->per, from = task % v->pieces * v->piece;
+    int64_t end = tensor__least(here + v->per, v->outer * m);
+    int64_t bytes = tensor__least(v->piece, v->inner - from) * v->size;
     (void)worker;
-    for (int64_t here = task * v->per; here < end; here++) {
+    for (; here < end; here++) {
         int64_t there = here / m * v->n + tensor__index_value(v->index, here % m);
-        memcpy((char *)v->y->data + here * bytes, (const char *)v->x->data + there * bytes, (size_t)bytes);
+        memcpy((char *)v->y->data + (here * v->inner + from) * v->size,
+               (const char *)v->x->data + (there * v->inner + from) * v->size, (size_t)bytes);
     }
 }
 
@@ -26538,20 +26578,22 @@ TENSOR__FN void tensor__index_end(void *arg, int64_t task, int worker) {
                       (const double *)(const void *)v->sums + first, n);
 }
 
-// INDEX_COPY, INDEX_ADD: some whole rows.
+// INDEX_COPY, INDEX_ADD: some whole rows, or a piece of one.
 TENSOR__FN void tensor__index_rows(void *arg, int64_t task, int worker) {
     const tensor__indexed_t *v = (const tensor__indexed_t *)arg;
-    int64_t m = v->index->numel, bytes = v->inner * v->size;
-    int64_t sum_bytes = v->inner * tensor__sizes[v->sum_dtype];
-    int64_t end = tensor__least((task + 1) * v->per, v->outer * m);
+    int64_t m = v->index->numel, here = task / v->pieces * v->per, first = task % v->pieces * v->piece;
+    int64_t end = tensor__least(here + v->per, v->outer * m);
+    int64_t some = tensor__least(v->piece, v->inner - first);
     (void)worker;
-    for (int64_t here = task * v->per; here < end; here++) {
+    for (; here < end; here++) {
         int64_t there = here / m * v->n + tensor__index_value(v->index, here % m);
-        const char *from = (const char *)v->src->data + here * bytes;
+        int64_t at = there * v->inner + first;
+        const char *from = (const char *)v->src->data + (here * v->inner + first) * v->size;
         if (v->id == TENSOR_OP_INDEX_COPY) {
-            memcpy((char *)v->y->data + there * bytes, from, (size_t)bytes);
+            memcpy((char *)v->y->data + at * v->size, from, (size_t)(some * v->size));
         } else {
-            tensor__add_elements(v->sums + there * sum_bytes, v->sum_dtype, from, v->x->dtype, v->inner);
+            tensor__add_elements(v->sums + at * tensor__sizes[v->sum_dtype], v->sum_dtype, from, v->x->dtype,
+                                 some);
         }
     }
 }
@@ -26619,16 +26661,21 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
         tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
     int64_t rows = v.outer * index->numel;
-    v.per = 1 + TENSOR__GRAIN / (v.inner + 1);
+    // Each element may be far away: tasks of a time slice have fewer.
+    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 8 : TENSOR__GRAIN;
+    v.per = 1 + grain / (v.inner + 1);
+    v.piece = c->thread->time_slice && v.inner > TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v.inner;
+    v.pieces = v.inner > v.piece ? (v.inner + v.piece - 1) / v.piece : 1;
+    int64_t tasks = (rows + v.per - 1) / v.per * v.pieces;
     if (v.id == TENSOR_OP_INDEX_SELECT) {
-        tensor__parallel((rows + v.per - 1) / v.per, tensor__select_task, &v);
+        tensor__parallel(tasks, tensor__select_task, &v);
     } else if (tensor__by_rows(v.id)) {
-        tensor__in_order(c->thread, (rows + v.per - 1) / v.per, tensor__index_rows, &v);
+        tensor__in_order(c->thread, tasks, tensor__index_rows, &v);
     } else if (v.id == TENSOR_OP_GATHER && index->numel &&
                index->numel / index->dims[v.d] == x->numel / v.n) {
         tensor__gather_t g = {(const char *)x->data, (const char *)index->data, (char *)y->data, v.n,
-                              index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64};
-        tensor__parallel(tensor__grains(y->numel), tensor__gather_task, &g);
+                              index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64, grain};
+        tensor__parallel((y->numel + grain - 1) / grain, tensor__gather_task, &g);
     } else {
         v.per = TENSOR__GRAIN / 8;
         tensor__in_order(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
@@ -28353,7 +28400,7 @@ TENSOR__FN void tensor__order_keys(tensor__entry_t *e, const void *x, int comput
     }
 }
 
-enum { TENSOR__SORT_PART = 4096 };      // entries of a task
+enum { TENSOR__SORT_PART = 2048 };      // entries of a task
 
 // Entries in work: a sort by digits, from the last one to the first, a selection, from the first one to the
 // last, and what is looked for in a row. Where the call is done in time slices, all of it is in its scratch,
@@ -30917,8 +30964,11 @@ TENSOR__FN int tensor__leaf_done(tensor__thread_t *th, tensor__pass_t *p, tensor
 }
 
 // Tells who listens which node's gradient is computed next.
-TENSOR__FN void tensor__tell_node(tensor__thread_t *th, const tensor__node_t *n) {
-    if (th->recorder) { th->recorder->seq = n->seq; }
+TENSOR__FN void tensor__tell_node(tensor__thread_t *th, const tensor__pass_t *p, const tensor__node_t *n) {
+    if (th->recorder) {                 // a pass inside another one: the older node counts
+        const uint64_t seq = n->home == th ? n->seq : 1, outer = p->outer_seq;
+        th->recorder->seq = outer && outer < seq ? outer : seq;
+    }
     const tensor_profiler_t *heard = th->profiler;
     if (heard && heard->backward) {
         heard->backward(heard->user, n->home == th ? n->seq : 0, n->row->name, n->site);
@@ -30929,7 +30979,7 @@ TENSOR__FN void tensor__tell_node(tensor__thread_t *th, const tensor__node_t *n)
 // = failed, raised.
 TENSOR__FN TENSOR__NOINLINE int tensor__arrived(tensor__thread_t *th, tensor__pass_t *p, tensor__slot_t *s) {
     tensor__node_t *n = s->node;
-    tensor__tell_node(th, n);
+    tensor__tell_node(th, p, n);
     int64_t first = p->inputs ? tensor__map_get(&p->places, n) : 0;
     int go = first == 0;                // no output of n is asked for: go on
     for (int k = 0; k < n->nout; k++) {
@@ -31290,7 +31340,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     p->found = found;
     p->ninputs = ni;
     tensor_recorder_t *listener = th->recorder;
-    uint64_t outer_seq = listener ? listener->seq : 0;
+    p->outer_seq = listener ? listener->seq : 0;
     p->watched = inputs || listener;
     if (th->profiler) {
         p->watched = 1;
@@ -31312,7 +31362,7 @@ TENSOR__FN int tensor__run(tensor__thread_t *th, tensor_t *const *outputs, int n
     ok = tensor__end_leaves(th, p, ok);
 
     th->pass_mark = outer_mark;
-    if (listener && th->recorder == listener) { listener->seq = outer_seq; }
+    if (listener && th->recorder == listener) { listener->seq = p->outer_seq; }
     if (th->profiler) { tensor__tell_pass(th, 0); }
     th->written = NULL;
     th->fresh = NULL;
@@ -32181,6 +32231,7 @@ typedef struct tensor__link_t {
     tensor__storage_t *storage;         // of leaf
     tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
     int trained;                        // the leaf required a gradient when the capture ended
+    uint8_t dtype, device;              // of leaf
 } tensor__link_t;
 
 // A call that is under way in time slices. Its kernel runs from the beginning in each of them and finds the
@@ -32584,6 +32635,8 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
     if (!l) { return; }
     l->leaf = leaf;
     l->life = leaf->rebased;
+    l->dtype = leaf->dtype;
+    l->device = leaf->device;
     l->storage = leaf->storage;
     l->next = g->links;
     g->links = l;
@@ -32680,6 +32733,7 @@ TENSOR_API int (tensor_capture_begin)(tensor_device_t device) {
     g->thread = th;
     g->state = TENSOR__GRAPH_OPEN;
     g->rng = th->rng;
+    if (!th->seq) { th->seq = 1; }      // what nodes of other threads have, see tensor__tell_node
     g->seq = th->seq;
     g->takes_bf16 = tensor__takes_bf16(th->ctx);
     tensor__own(th, &g->owned);
@@ -34071,19 +34125,29 @@ TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
                         op);
-    TENSOR__REFUSE_CODE(g->lost, OWNER,
-                        "%s: a tensor of %u bytes that %s uses%w was freed since the capture",
-                        op, g->lost->bytes, g->lost->op, g->lost->site);
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = tensor__link_leaf(l);
         if (!leaf) { continue; }
+        TENSOR__REFUSE_CODE(leaf->dtype != l->dtype, OWNER,
+                            "%s: %t is %y, and was %s at the capture (nn_to); capture the step again", op,
+                            leaf, leaf, tensor__dtype_names[l->dtype]);
+        TENSOR__REFUSE_CODE(leaf->device != l->device, OWNER,
+                            "%s: %t is on another device than at the capture (nn_to); capture the step again",
+                            op, leaf);
+        TENSOR__REFUSE_CODE(leaf->storage != l->storage, OWNER,
+                            "%s: %t has other memory than at the capture; capture the step again", op, leaf);
         TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
-                            "%s: %t or the gradient that the step adds to has other memory than "
-                            "at the capture (zero_grad, to); capture it again", op, leaf);
+                            "%s: the gradient of %t, which the step adds to, is gone or has other memory "
+                            "than at the capture (nn_zero_grad, tensor_set_grad); capture the step again",
+                            op, leaf);
         TENSOR__REFUSE_CODE(l->trained && !(leaf->flags & TENSOR__REQUIRES_GRAD), UNSUPPORTED,
                             "%s: %t, of which the step makes a gradient, was frozen since the capture; "
                             "capture it again", op, leaf);
     }
+    TENSOR__REFUSE_CODE(g->lost, OWNER,
+                        "%s: a tensor of %u bytes that %s uses%w was freed since the capture, or moved by "
+                        "nn_to; keep it as long as the graph, or capture the step again", op, g->lost->bytes,
+                        g->lost->op, g->lost->site);
     if (g->backend) { return 0; }
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
                         "%s: the step has bf16, and products of it were captured with an instruction set "

@@ -3844,6 +3844,7 @@ typedef struct nn__formula_t {
     X(scale, void, (void *y, double a, int64_t n)) \
     X(dot, double, (const void *x, const void *y, int64_t n)) \
     X(lse, double, (const void *x, int64_t n)) \
+    X(lse_piece, double, (nn__lse_t *t, int pass, const void *x, int64_t n)) \
     X(col2im, void, (const void *columns, void *image, const nn__window_t *g, int64_t channels, const \
            nn__block_t *b)) \
     X(max_pool, void, (const void *x, void *y, int32_t *place, const nn__window_t *g)) \
@@ -3851,8 +3852,14 @@ typedef struct nn__formula_t {
     X(avg_pool, void, (void *x, void *y, const nn__window_t *g, int back)) \
     X(layer_norm, void, (const void *x, const void *w, const void *b, void *y, void *mean, void *rstd, \
            int64_t rows, int64_t n, double eps, int rms)) \
+    X(layer_norm_put, void, (const void *x, const void *w, const void *b, void *y, double mean, double rstd, \
+           int64_t n)) \
     X(layer_norm_back, void, (const void *grad, const void *x, const void *w, const void *mean, const void \
            *rstd, void *gx, void *gw, void *gb, int64_t rows, int64_t n, int rms)) \
+    X(layer_norm_sums, void, (const void *grad, const void *x, const void *w, double mean, double rstd, \
+           void *gw, void *gb, double *sums, int64_t n)) \
+    X(layer_norm_gx, void, (const void *grad, const void *x, const void *w, double mean, double rstd, \
+           double sum, double dot, void *gx, int64_t n)) \
     X(deviation, double, (const void *g, const void *x, double mean, double *total, int64_t n)) \
     X(affine, void, (const void *g, const void *x, void *y, double a, double mean, double b, double c, \
            int64_t n)) \
@@ -3889,6 +3896,12 @@ typedef struct nn__formula_t {
     X(winograd, void, (int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y, \
            int64_t yt, int64_t yr, int64_t yc, const float *start))
 // clang-format on
+// How far a logsumexp is that is done in pieces: the largest element, also of those that are NaN, and the
+// lanes of the sum. It begins with most = all = -inf.
+typedef struct nn__lse_t {
+    double most, all, lane;             // lane: where vectors have one
+    float lanes[16];
+} nn__lse_t;
 typedef void nn__value_fn(const void *x, const void *t, const void *q, void *y, int64_t n, double p);
 typedef void nn__slope_fn(const void *x, const void *t, const void *q, void *dx, void *dt, int64_t n,
                           double p);
@@ -4322,10 +4335,9 @@ TENSOR__INLINE V_F NN__K(term)(V_F y) {
 #define NN__TERM(y) V_EXP(y)
 #endif
 
-// log(sum of e^x[i])
-NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
-    const NN__R *p = (const NN__R *)x;
-    V_F s = V_ZERO(), vm = V_SET(-INFINITY), v1 = vm, v2 = vm, v3 = vm;
+// The largest x[i] that is not NaN.
+TENSOR__INLINE NN__S NN__K(lse_most)(const NN__R *p, int64_t n) {
+    V_F vm = V_SET(-INFINITY), v1 = vm, v2 = vm, v3 = vm;
     int64_t i;
     for (i = 0; i + 4 * V_N <= n; i += 4 * V_N) {
         vm = V_MAXR(V_LOAD(p + i), vm);
@@ -4334,15 +4346,51 @@ NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
         v3 = V_MAXR(V_LOAD(p + i + 3 * V_N), v3);
     }
     for (; i < n; i += V_N) { vm = V_MAXR(NN__LOAD(p + i, n - i, -INFINITY), vm); }
-    NN__S m = V_HMAX(V_MAXR(V_MAXR(v1, vm), V_MAXR(v3, v2)));
-    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) { return (double)NN__K(row_max)(p, n); }
-    vm = V_SET(m);
-    for (i = 0; i < n; i += V_N) {
+    return V_HMAX(V_MAXR(V_MAXR(v1, vm), V_MAXR(v3, v2)));
+}
+
+// Adds e^(x[i] - m) to the lanes of s.
+TENSOR__INLINE V_F NN__K(lse_sum)(V_F s, const NN__R *p, NN__S m, int64_t n) {
+    V_F vm = V_SET(m);
+    for (int64_t i = 0; i < n; i += V_N) {
         V_AHEAD(p + i, n);
         s = V_ADD(s, NN__K(cut)(NN__TERM(V_SUB(NN__LOAD(p + i, n - i, 0), vm)), n - i));
     }
-    return (double)m + log((double)V_HSUM(s));
+    return s;
 }
+
+// log(sum of e^x[i])
+NN__KERNEL double NN__K(lse)(const void *x, int64_t n) {
+    const NN__R *p = (const NN__R *)x;
+    NN__S m = NN__K(lse_most)(p, n);
+    if (m == (NN__S)-INFINITY || m == (NN__S)INFINITY) { return (double)NN__K(row_max)(p, n); }
+    return (double)m + log((double)V_HSUM(NN__K(lse_sum)(V_ZERO(), p, m, n)));
+}
+
+#if TENSOR_NN__PASS < 6
+#define NN__LSE_LANES(t) V_LOAD((t)->lanes)
+#define NN__LSE_LANES_SET(t, v) V_STORE((t)->lanes, v)
+#else
+#define NN__LSE_LANES(t) ((t)->lane)
+#define NN__LSE_LANES_SET(t, v) ((void)((t)->lane = (v)))
+#endif
+// The same in pieces of whole vectors, all in pass 0, then all in pass 1. -> what it is once all are done
+NN__KERNEL double NN__K(lse_piece)(nn__lse_t *t, int pass, const void *x, int64_t n) {
+    const NN__R *p = (const NN__R *)x;
+    if (pass == 0) {
+        NN__S m = NN__K(lse_most)(p, n), all = NN__K(row_max)(p, n);
+        if ((double)m > t->most) { t->most = (double)m; }
+        if ((double)all > t->all || all != all) { t->all = (double)all; }
+        NN__LSE_LANES_SET(t, V_ZERO());
+        return 0;
+    }
+    if (t->most == -INFINITY || t->most == INFINITY) { return t->all; }
+    V_F s = NN__K(lse_sum)(NN__LSE_LANES(t), p, (NN__S)t->most, n);
+    NN__LSE_LANES_SET(t, s);
+    return t->most + log((double)V_HSUM(s));
+}
+#undef NN__LSE_LANES
+#undef NN__LSE_LANES_SET
 #undef NN__TERM
 
 // ------------------------------------------------------------------------------
@@ -5110,25 +5158,75 @@ NN__KERNEL double NN__K(deviation)(const void *g, const void *x, double mean, do
     return sum;
 }
 
+// y = (x - mean) rstd w + b; w and b may be NULL.
+NN__KERNEL void NN__K(layer_norm_put)(const void *x, const void *w, const void *b, void *y, double mean,
+                                      double rstd, int64_t n) {
+    const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
+    NN__R *o = (NN__R *)y;
+    V_F vm = V_SET(mean), vr = V_SET(rstd);
+    for (int64_t i = 0; i < n; i += V_N) {
+        V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+        V_AHEAD(o + i, n);
+        if (wp) { v = V_MUL(v, NN__LOAD(wp + i, n - i, 0)); }
+        if (bp) { v = V_ADD(v, NN__LOAD(bp + i, n - i, 0)); }
+        NN__K(put)(o + i, n - i, v);
+    }
+}
+
 // rms: the mean counts as 0.
 NN__KERNEL void NN__K(layer_norm)(const void *x, const void *w, const void *b, void *y, void *mean,
                                   void *rstd, int64_t rows, int64_t n, double eps, int rms) {
-    const NN__R *p = (const NN__R *)x, *wp = (const NN__R *)w, *bp = (const NN__R *)b;
+    const NN__R *p = (const NN__R *)x;
     NN__R *o = (NN__R *)y;
     for (int64_t r = 0; r < rows; r++, p += n, o += n) {
         double m = rms ? 0 : NN__K(dot)(p, NULL, n) / (double)n, d = NN__K(deviation)(NULL, p, m, NULL, n);
-        V_F vm = V_SET(m);
         d = 1 / sqrt(d / (double)n + eps);
-        V_F vr = V_SET(d);
         ((NN__R *)mean)[r] = (NN__R)m;
         ((NN__R *)rstd)[r] = (NN__R)d;
-        for (int64_t i = 0; i < n; i += V_N) {
-            V_F v = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-            V_AHEAD(o + i, n);
-            if (wp) { v = V_MUL(v, NN__LOAD(wp + i, n - i, 0)); }
-            if (bp) { v = V_ADD(v, NN__LOAD(bp + i, n - i, 0)); }
-            NN__K(put)(o + i, n - i, v);
+        NN__K(layer_norm_put)(p, w, b, o, m, d, n);
+    }
+}
+
+// gw += g xhat and gb += g (both may be NULL); the sums of g w and of g w xhat are added to sums, by leaves.
+NN__KERNEL void NN__K(layer_norm_sums)(const void *grad, const void *x, const void *w, double mean,
+                                       double rstd, void *gw, void *gb, double *sums, int64_t n) {
+    const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
+    NN__R *ow = (NN__R *)gw, *ob = (NN__R *)gb;
+    V_F vm = V_SET(mean), vr = V_SET(rstd);
+    double sum = sums[0], dot = sums[1];
+    int64_t k;
+    for (int64_t i = 0; i < n; i = k) {
+        V_F s = V_ZERO(), t = s;
+        k = n - i < NN__LEAF ? n : i + NN__LEAF;
+        for (; i < k; i += V_N) {
+            V_F gv = NN__LOAD(gp + i, n - i, 0);
+            V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+            if (ow) {
+                NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
+                NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
+            }
+            if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
+            s = V_ADD(s, gv);
+            t = V_FMA(gv, h, t);
         }
+        sum += (double)V_HSUM(s);
+        dot += (double)V_HSUM(t);
+    }
+    sums[0] = sum;
+    sums[1] = dot;
+}
+
+// gx = rstd (g w - sum - xhat dot)
+NN__KERNEL void NN__K(layer_norm_gx)(const void *grad, const void *x, const void *w, double mean, double rstd,
+                                     double sum, double dot, void *gx, int64_t n) {
+    const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
+    NN__R *o = (NN__R *)gx;
+    V_F vm = V_SET(mean), vr = V_SET(rstd), s = V_SET(sum), t = V_SET(dot);
+    for (int64_t i = 0; i < n; i += V_N) {
+        V_F gv = NN__LOAD(gp + i, n - i, 0);
+        V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
+        if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
+        NN__K(put)(o + i, n - i, V_MUL(vr, V_SUB(V_SUB(gv, s), V_MUL(h, t))));
     }
 }
 
@@ -5136,38 +5234,13 @@ NN__KERNEL void NN__K(layer_norm)(const void *x, const void *w, const void *b, v
 NN__KERNEL void NN__K(layer_norm_back)(const void *grad, const void *x, const void *w, const void *mean,
                                        const void *rstd, void *gx, void *gw, void *gb, int64_t rows,
                                        int64_t n, int rms) {
-    const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x, *wp = (const NN__R *)w;
-    NN__R *o = (NN__R *)gx, *ow = (NN__R *)gw, *ob = (NN__R *)gb;
-    int64_t k;
+    const NN__R *gp = (const NN__R *)grad, *p = (const NN__R *)x;
+    NN__R *o = (NN__R *)gx;
     for (int64_t r = 0; r < rows; r++, p += n, gp += n, o += n) {
-        V_F vm = V_SET(((const NN__R *)mean)[r]), vr = V_SET(((const NN__R *)rstd)[r]);
-        V_F s, t;
-        double sum = 0, dot = 0;
-        for (int64_t i = 0; i < n; i = k) {
-            s = t = V_ZERO();
-            k = n - i < NN__LEAF ? n : i + NN__LEAF;
-            for (; i < k; i += V_N) {
-                V_F gv = NN__LOAD(gp + i, n - i, 0);
-                V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-                if (ow) {
-                    NN__K(put)(ow + i, n - i, V_FMA(gv, h, NN__LOAD(ow + i, n - i, 0)));
-                    NN__K(put)(ob + i, n - i, V_ADD(gv, NN__LOAD(ob + i, n - i, 0)));
-                }
-                if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
-                s = V_ADD(s, gv);
-                t = V_FMA(gv, h, t);
-            }
-            sum += (double)V_HSUM(s);
-            dot += (double)V_HSUM(t);
-        }
-        s = rms ? V_ZERO() : V_SET(sum / (double)n);
-        t = V_SET(dot / (double)n);
-        for (int64_t i = 0; i < n; i += V_N) {
-            V_F gv = NN__LOAD(gp + i, n - i, 0);
-            V_F h = V_MUL(V_SUB(NN__LOAD(p + i, n - i, 0), vm), vr);
-            if (wp) { gv = V_MUL(gv, NN__LOAD(wp + i, n - i, 0)); }
-            NN__K(put)(o + i, n - i, V_MUL(vr, V_SUB(V_SUB(gv, s), V_MUL(h, t))));
-        }
+        double m = (double)((const NN__R *)mean)[r], d = (double)((const NN__R *)rstd)[r];
+        double sums[2] = {0, 0};
+        NN__K(layer_norm_sums)(gp, p, w, m, d, gw, gb, sums, n);
+        NN__K(layer_norm_gx)(gp, p, w, m, d, rms ? 0 : sums[0] / (double)n, sums[1] / (double)n, o, n);
     }
 }
 
@@ -5943,22 +6016,43 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
     return (char *)c->scratch + nn__line(plan);
 }
 
+enum {
+    NN__PART = 1 << 21,                 // multiply-adds of a task in a time slice, at most
+    NN__SHORT = 1 << 18                 // element operations of one, about
+};
+
+// Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
+TENSOR__FN int nn__in_time_slices(void) { return TENSOR__(slice_room)() != NULL; }
+
 // Items per task for n items of `cost` element operations each, if the division does not affect the result:
 // a join costs about as much as 32K operations.
 TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     int64_t tasks = 4 * (int64_t)TENSOR__(share_count)();
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
-    return nn__max(nn__ceil(n, tasks), 1);
+    int64_t per = nn__max(nn__ceil(n, tasks), 1);
+    return nn__in_time_slices() ? nn__max(nn__min(per, NN__SHORT / cost), 1) : per;
 }
 
-enum { NN__PART = 1 << 21 };            // multiply-adds of a task in a time slice, at most
+enum { NN__PIECE = 4096 };              // elements from which time slices end within a row, about
 
-// Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
-TENSOR__FN int nn__in_time_slices(void) { return TENSOR__(share_count)() > TENSOR__(thread_count)(); }
+// Elements of such a piece of a row: whole leaves of sums.
+TENSOR__FN int64_t nn__row_piece(const nn__cpu_t *k) { return NN__PIECE / k->leaf * k->leaf; }
 
 // Runs the tasks. A single one runs on the calling thread, so that a GEMM in it may use the other threads.
 TENSOR__FN void nn__run(int64_t tasks, tensor__task_fn fn, void *arg) {
     if (tasks > 0) { TENSOR__(parallel)(tasks, fn, arg); }
+}
+
+// Runs fn once for each stage, whose number is in *stage, from 0 on: a loop that a time slice may leave.
+TENSOR__FN void nn__run_stages(int64_t stages, int64_t *stage, tensor__task_fn fn, void *arg) {
+    for (*stage = -1; TENSOR__(next_stage)(stage) && *stage < stages;) { nn__run(1, fn, arg); }
+}
+
+// The same for each of n pieces of each pass; *pieces becomes n.
+TENSOR__FN void nn__run_pieces(int64_t *pieces, int64_t *stage, int64_t passes, int64_t n, tensor__task_fn fn,
+                               void *arg) {
+    *pieces = n;
+    nn__run_stages(passes * n, stage, fn, arg);
 }
 
 // c[m, n] (+)= a b for one item; strides in elements.
@@ -5989,6 +6083,35 @@ TENSOR__FN int nn__product_is_long(const tensor__gemm_t *g) {
 // The i-th index of a contiguous i32/i64 argument.
 TENSOR__FN int64_t nn__index(const tensor_arg_t *a, int64_t i) {
     return a->dtype == TENSOR_I32 ? ((const int32_t *)a->data)[i] : ((const int64_t *)a->data)[i];
+}
+
+// What an element of x must be, as a kernel checks before it writes.
+typedef struct nn__check_t {
+    const tensor_call_t *c;
+    const tensor_arg_t *x;
+    int64_t most;
+    int (*bad)(const struct nn__check_t *v, int64_t i, int64_t end);    // -> code, raised
+    int code;
+} nn__check_t;
+
+TENSOR__FN void nn__check_task(void *arg, int64_t task, int worker) {
+    nn__check_t *v = (nn__check_t *)arg;
+    const int64_t i = task * NN__PIECE;
+    (void)worker;
+    if (v->code == TENSOR_OK) { v->code = v->bad(v, i, nn__min(i + NN__PIECE, v->x->numel)); }
+}
+
+// The code of the first element of x that is bad, after raising, else 0.
+TENSOR__FN int nn__check(const tensor_call_t *c, const tensor_arg_t *x, int64_t most,
+                         int (*bad)(const nn__check_t *v, int64_t i, int64_t end)) {
+    nn__check_t v;
+    v.c = c;
+    v.x = x;
+    v.most = most;
+    v.bad = bad;
+    v.code = TENSOR_OK;
+    TENSOR__(in_order)(c->thread, nn__ceil(x->numel, NN__PIECE), nn__check_task, &v);
+    return v.code;
 }
 
 TENSOR__FN double nn__value(const void *p, int dtype, int64_t i) {
@@ -6732,6 +6855,8 @@ typedef struct nn__embedding_t {
     tensor_call_t *c;
     const nn__cpu_t *k;
     int64_t per, rows, width;
+    int64_t piece, pieces;              // of a row, which a time slice may end in
+    int64_t first, end;                 // indices of a block
 } nn__embedding_t;
 
 TENSOR__END
@@ -6739,18 +6864,26 @@ TENSOR__END
 TENSOR__FN void nn__embedding_task(void *arg, int64_t task, int worker) {
     const nn__embedding_t *v = (const nn__embedding_t *)arg;
     const tensor_call_t *c = v->c;
-    size_t bytes = (size_t)v->width * nn__es(c->arg[1].dtype);
-    int64_t i = task * v->per, end = nn__min(i + v->per, c->arg[0].numel);
+    int64_t i = task / v->pieces * v->per, end = nn__min(i + v->per, c->arg[0].numel);
+    int64_t from = task % v->pieces * v->piece;
+    size_t bytes = (size_t)nn__min(v->piece, v->width - from) * nn__es(c->arg[1].dtype);
     (void)worker;
     for (; i < end; i++) {
         int64_t at = nn__index(&c->arg[0], i);
-        char *to = nn__at(&c->arg[2], i * v->width);
+        char *to = nn__at(&c->arg[2], i * v->width + from);
         if (c->p->embedding.zero_padding && at == c->p->embedding.padding_idx) {
             memset(to, 0, bytes);
         } else {
-            memcpy(to, nn__at(&c->arg[1], at * v->width), bytes);
+            memcpy(to, nn__at(&c->arg[1], at * v->width + from), bytes);
         }
     }
+}
+
+// What a row is cut into: pieces in time slices.
+TENSOR__FN void nn__embedding_cut(nn__embedding_t *v) {
+    int cut = v->width > 8 * NN__PIECE && nn__in_time_slices();
+    v->piece = cut ? 8 * NN__PIECE : v->width;
+    v->pieces = cut ? nn__ceil(v->width, v->piece) : 1;
 }
 
 // A task owns rows of the result: it scans all indices and adds those of its rows, in their order. If a row
@@ -6789,16 +6922,76 @@ TENSOR__FN void nn__embedding_back_task(void *arg, int64_t task, int worker) {
     }
 }
 
-TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t rows) {
-    for (int64_t i = 0; i < index->numel; i++) {
+TENSOR__FN int nn__index_bad(const nn__check_t *v, int64_t i, int64_t end) {
+    const tensor_arg_t *index = v->x;
+    const int64_t rows = v->most;
+    for (; i < end; i++) {
         int64_t at = nn__index(index, i);
         if (at >= 0 && at < rows) { continue; }
-        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
+        (void)TENSOR__(fail)(v->c->thread, TENSOR_ERR_INDEX,
                              "%s: index %d at position %d of index %n is not in %s%d (%d rows)",
-                             c->row->name, at, i, index->dims, (int)index->ndim, TENSOR__UP_TO(rows), rows);
+                             v->c->row->name, at, i, index->dims, (int)index->ndim, TENSOR__UP_TO(rows),
+                             rows);
         return TENSOR_ERR_INDEX;
     }
     return TENSOR_OK;
+}
+
+// In time slices, where all indices are too many for a task: some of the block's, in order, into all rows.
+TENSOR__FN void nn__embedding_back_piece(void *arg, int64_t task, int worker) {
+    const nn__embedding_t *v = (const nn__embedding_t *)arg;
+    const tensor_call_t *c = v->c;
+    int64_t i = v->first + task / v->pieces * v->per, end = nn__min(i + v->per, v->end);
+    int64_t from = task % v->pieces * v->piece, some = nn__min(v->piece, v->width - from);
+    (void)worker;
+    for (; i < end; i++) {
+        int64_t at = nn__index(&c->arg[1], i);
+        if (at < 0 || at >= v->rows || at == c->p->embedding.padding_idx) { continue; }
+        NN__DO(v->k, add)(nn__at(&c->arg[2], at * v->width + from), nn__at(&c->arg[0], i * v->width + from),
+                          some);
+    }
+}
+
+// The end of a block, or before the first one the beginning (end = 0), for some elements.
+TENSOR__FN void nn__embedding_back_move(void *arg, int64_t task, int worker) {
+    const nn__embedding_t *v = (const nn__embedding_t *)arg;
+    const tensor_call_t *c = v->c;
+    int64_t k = task * 8 * NN__PIECE, end = nn__min(k + 8 * NN__PIECE, v->rows * v->width);
+    double *sum = nn__embedding_block(c) ? (double *)c->scratch : NULL;
+    float *y = (float *)(void *)nn__at(&c->arg[2], 0);
+    (void)worker;
+    if (v->end == 0) {
+        NN__DO(v->k, fill)(nn__at(&c->arg[2], k), 0, end - k);
+        for (; k < end && sum; k++) { sum[k] = 0; }
+        return;
+    }
+    for (; k < end && sum; k++) {
+        sum[k] += (double)y[k];
+        y[k] = v->end == c->arg[1].numel ? (float)sum[k] : 0;
+    }
+}
+
+TENSOR__FN void nn__embedding_back_blocks(nn__embedding_t *v) {
+    const tensor_call_t *c = v->c;
+    int64_t n = c->arg[1].numel, moves = nn__ceil(v->rows * v->width, 8 * NN__PIECE);
+    int64_t block = nn__embedding_block(c);
+    if (block == 0) { block = nn__max(n, 1); }
+    nn__embedding_cut(v);
+    v->per = nn__max(8 * NN__PIECE / (v->width + 16), 1);
+    const int64_t stages = 1 + nn__ceil(n, block);
+    for (int64_t i = -1; TENSOR__(next_stage)(&i) && i < stages;) {
+        v->first = (i - 1) * block;
+        v->end = i ? nn__min(i * block, n) : 0;
+        if (i) {
+            TENSOR__(in_order)(c->thread, nn__ceil(v->end - v->first, v->per) * v->pieces,
+                               nn__embedding_back_piece, v);
+        }
+        nn__run(moves, nn__embedding_back_move, v);
+    }
+}
+
+TENSOR__FN int nn__check_index(tensor_call_t *c, const tensor_arg_t *index, int64_t rows) {
+    return nn__check(c, index, rows, nn__index_bad);
 }
 
 TENSOR__FN int nn__cpu_embedding(tensor_call_t *c) {
@@ -6810,7 +7003,8 @@ TENSOR__FN int nn__cpu_embedding(tensor_call_t *c) {
     v.rows = c->arg[1].dims[0];
     v.width = c->arg[1].dims[1];
     v.per = nn__per(c->arg[0].numel, v.width + 16);
-    nn__run(nn__ceil(c->arg[0].numel, v.per), nn__embedding_task, &v);
+    nn__embedding_cut(&v);
+    nn__run(nn__ceil(c->arg[0].numel, v.per) * v.pieces, nn__embedding_task, &v);
     return TENSOR_OK;
 }
 
@@ -6822,7 +7016,11 @@ TENSOR__FN int nn__cpu_embedding_back(tensor_call_t *c) {
     v.width = c->arg[2].dims[1];
     v.per = nn__max(nn__ceil(v.rows, TENSOR__(share_count)()), 1);
     if (c->arg[0].numel + c->arg[2].numel < 32768) { v.per = nn__max(v.rows, 1); }
-    nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
+    if (c->arg[0].numel + c->arg[2].numel >= 32768 && nn__in_time_slices()) {
+        nn__embedding_back_blocks(&v);
+    } else {
+        nn__run(nn__ceil(v.rows, v.per), nn__embedding_back_task, &v);
+    }
     return TENSOR_OK;
 }
 
@@ -6991,7 +7189,7 @@ NN__OWN_FRONT(embedding, a, , nn__embedding_front(a.index, a.weight, a.padding_i
                                                a.scale_grad_by_freq, a.sparse))
 
 // The bag of each of n indices, and its place in the bag, both [n] i64 on the CPU. slot NULL: the bags are
-// the rows of index, so all of them are `longest` long.
+// the rows of index, so all of them are `longest` long; < 0: they are as long as the offsets say in a replay.
 typedef struct nn__bags_t {
     tensor_t *bag, *slot;
     int64_t n, bags, longest;
@@ -7032,6 +7230,15 @@ TENSOR__FN int nn__bag_usable(const tensor_embedding_bag_args_t *a) {
     return 1;
 }
 
+// Whether bag b cannot be the indices first..end - 1 of n; raises then.
+TENSOR__FN int nn__bag_bad(int64_t b, int64_t bags, int64_t first, int64_t end, int64_t n) {
+    int in_order = first >= 0 && first <= end && end <= n;
+    if (in_order && (b > 0 || first == 0) && (b < bags - 1 || end == n)) { return 0; }
+    NN__FAIL(TENSOR_ERR_INDEX, "embedding_bag: offsets %d..%d of bag %d are not in order in 0..%d", first,
+             end, b, n);
+    return 1;
+}
+
 // Fills bag and slot from the offsets (data NULL = there are none). -> 1, or 0 with an error
 TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_arg_t *offsets,
                             nn__bags_t *u) {
@@ -7043,13 +7250,7 @@ TENSOR__FN int nn__bag_fill(const tensor_embedding_bag_args_t *a, const tensor_a
         int64_t first = nn__index(offsets, b), end = u->n;
         if (b + 1 < a->offsets->dims[0]) { end = nn__index(offsets, b + 1); }
 
-        int in_order = first >= 0 && first <= end && end <= u->n;
-        if (!in_order || (b == 0 && first != 0) || (b == u->bags - 1 && end != u->n)) {
-            NN__FAIL(TENSOR_ERR_INDEX, "%s: offsets %d..%d of bag %d are not in order in 0..%d", op, first,
-                     end,
-                     b, u->n);
-            return 0;
-        }
+        if (nn__bag_bad(b, u->bags, first, end, u->n)) { return 0; }
         for (int64_t i = first; i < end; i++) {
             bag[i] = b;
             slot[i] = i - first;
@@ -7069,6 +7270,59 @@ TENSOR__FN int nn__bag_rows(nn__bags_t *u, int64_t each) {
     return !(tensor_is_poison)(u->bag);
 }
 
+TENSOR__FN int nn__offset_bad(const nn__check_t *v, int64_t b, int64_t end) {
+    const int64_t n = v->c->arg[1].numel;
+    for (; b < end && b < v->most; b++) {
+        int64_t next = b + 1 < v->x->numel ? nn__index(v->x, b + 1) : n;
+        if (nn__bag_bad(b, v->most, nn__index(v->x, b), next, n)) { return TENSOR_ERR_INDEX; }
+    }
+    return TENSOR_OK;
+}
+
+// The bags of some indices, by the offsets, which are in order.
+TENSOR__FN void nn__bag_task(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
+    const tensor_arg_t *offsets = &c->arg[0];
+    int64_t *bag = (int64_t *)c->arg[1].data, bags = c->p->embedding.padding_idx, low = 0, high = bags;
+    int64_t i = task * NN__PIECE, end = nn__min(i + NN__PIECE, c->arg[1].numel);
+    (void)worker;
+    while (high - low > 1) {            // bag `low` begins at i or before, bag `high` does not
+        int64_t middle = low + (high - low) / 2;
+        if (nn__index(offsets, middle) <= i) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    for (; i < end; i++) {
+        while (low + 1 < bags && nn__index(offsets, low + 1) <= i) { low++; }
+        bag[i] = low;
+    }
+}
+
+TENSOR__FN int nn__cpu_bag(tensor_call_t *c) {
+    int code = nn__check(c, &c->arg[0], c->p->embedding.padding_idx, nn__offset_bad);
+    if (code == TENSOR_OK) { nn__run(nn__ceil(c->arg[1].numel, NN__PIECE), nn__bag_task, c); }
+    return code;
+}
+
+// The bags of a step that is captured: its replays read the offsets again. -> 1, or 0 with an error
+TENSOR__FN int nn__bag_captured(tensor_t *offsets, nn__bags_t *u) {
+    static const tensor__row_t row = {"embedding_bag", TENSOR_FAMILY_INDEX, 1, 1, 1, 0, TENSOR__AS_IS, 0, 0,
+                                      NULL, nn__cpu_bag, NULL, "offsets", NULL};
+    tensor__op_t o;
+    offsets = nn__contiguous(offsets);
+    u->slot = NULL;
+    u->longest = -1;
+    u->bag = TENSOR__(poison);
+    if (!TENSOR__(begin)(&o, &row, &offsets, 1)) { return 0; }
+    o.p = &o.params;
+    o.params.embedding.padding_idx = u->bags;
+    TENSOR__(result)(&o, TENSOR_I64, &u->n, 1);
+    u->bag = TENSOR__(finish)(&o);
+    return !(tensor_is_poison)(u->bag);
+}
+
 // -> 1, or 0 with an error
 TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *u) {
     static const char op[] = "embedding_bag";
@@ -7078,6 +7332,9 @@ TENSOR__FN int nn__bag_places(const tensor_embedding_bag_args_t *a, nn__bags_t *
     u->n = a->index->numel;
     u->bags = nn__max(offsets ? offsets->dims[0] - (a->include_last_offset != 0) : a->index->dims[0], 0);
     if (!offsets) { return nn__bag_rows(u, a->index->dims[1]); }
+    if (!offsets->device && TENSOR__(recording)(nn__self(), 0, NULL, NULL)) {
+        return nn__bag_captured(offsets, u);
+    }
     u->longest = 0;
     u->bag = (tensor_zero_)(nn__host_tensor(&u->n, 1, TENSOR_I64));
     u->slot = nn__host_tensor(&u->n, 1, TENSOR_I64);
@@ -7105,6 +7362,20 @@ TENSOR__FN tensor_t *nn__bag_order(const nn__bags_t *u, int64_t all) {
     return row;
 }
 
+// Which of the n rows of x has the largest element of each bag in each column, the first one of equal ones;
+// n = the bag has none.
+TENSOR__FN tensor_t *nn__bag_first(tensor_t *x, const nn__bags_t *u) {
+    const int64_t dims[2] = {u->bags, x->dims[1]};
+    x = (tensor_detach)(x);
+    tensor_t *most = (tensor_index_reduce)(nn__like(dims, 2, -INFINITY, x), 0, u->bag, x, "amax", 1);
+    tensor_t *hit = (tensor_eq)(x, (tensor_index_select)(most, 0, u->bag));
+    hit = (tensor_logical_or)(hit, (tensor_isnan)(x));
+    tensor_t *row = (tensor_unsqueeze)((tensor_arange)(0, (double)u->n, 1, TENSOR_I64), 1);
+    tensor_t *none = (tensor_full_n)(dims, 2, (double)u->n, TENSOR_I64);
+    row = (tensor_masked_fill)((tensor_expand_n)(row, x->dims, 2), (tensor_logical_not)(hit), (double)u->n);
+    return (tensor_index_reduce)(none, 0, u->bag, row, "amin", 1);
+}
+
 // The largest of each bag: rows x of width elements side by side, with -inf (row n) after the end of a bag. A
 // bag without rows is 0. keep: which rows count, NULL = all.
 TENSOR__FN tensor_t *nn__bag_max(tensor_t *x, tensor_t *keep, const nn__bags_t *u) {
@@ -7115,11 +7386,15 @@ TENSOR__FN tensor_t *nn__bag_max(tensor_t *x, tensor_t *keep, const nn__bags_t *
         x = (tensor_masked_fill)(x, (tensor_unsqueeze)((tensor_logical_not)(keep), 1), -INFINITY);
     }
     tensor_t *const list[2] = {x, (tensor_unsqueeze)(nn__like(&width, 1, -INFINITY, on), 0)};
+    tensor_t *row = u->longest < 0 ? nn__bag_first(x, u) : nn__bag_order(u, all);
     x = (tensor_cat_n)(list, 2, 0);
-    tensor_t *row = nn__bag_order(u, all);
     if ((tensor_is_poison)(row)) { return row; }
-    x = (tensor_index_select)(x, 0, nn__beside(row, on));
-    x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
+    if (u->longest < 0) {
+        x = (tensor_gather)(x, 0, row);
+    } else {
+        x = (tensor_index_select)(x, 0, nn__beside(row, on));
+        x = (tensor_max_dim)((tensor_reshape_n)(x, dims, 3), 1, 0).values;
+    }
     return (tensor_masked_fill)(x, (tensor_eq_scalar)((tensor_detach)(x), -INFINITY), 0);
 }
 
@@ -7181,6 +7456,8 @@ typedef struct nn__norm_t {
     int64_t rows, n, per, chunks;
     size_t es;
     char *apart;                // where a gradient is made that is added to dx; NULL = dx itself
+    int64_t piece, pieces, stage;       // in time slices: elements of a piece, pieces of a row, the next one
+    double *sums;
 } nn__norm_t;
 
 TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
@@ -7193,6 +7470,45 @@ TENSOR__FN void nn__layer_norm_task(void *arg, int64_t task, int worker) {
                              v->c->p->layer_norm.eps, (int)v->c->p->layer_norm.rms);
 }
 
+// A pass over a piece of a row: its mean, its deviation, y.
+TENSOR__FN void nn__layer_norm_piece(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    const int64_t pass = v->stage / v->pieces % 3, r = v->stage / v->pieces / 3, leaf = v->k->leaf;
+    const int64_t from = v->stage % v->pieces * v->piece, some = nn__min(v->piece, v->n - from);
+    const int rms = (int)v->c->p->layer_norm.rms, last = from + some == v->n;
+    const char *x = nn__at(&a[0], r * v->n + from);
+    (void)task, (void)worker;
+    if (pass == 2) {
+        NN__DO(v->k, layer_norm_put)(x, nn__at(&a[1], from), nn__at(&a[2], from),
+                                     nn__at(&a[3], r * v->n + from), v->sums[0], v->sums[1], some);
+        return;
+    }
+    double sum = from ? v->sums[pass] : 0;
+    for (int64_t i = 0; i < some && (pass || !rms); i += leaf) {
+        const char *at = nn__at(&a[0], r * v->n + from + i);
+        const int64_t n = nn__min(leaf, some - i);
+        sum += pass ? NN__DO(v->k, deviation)(NULL, at, v->sums[0], NULL, n) : NN__DO(v->k, dot)(at, NULL, n);
+    }
+    if (last && pass == 0) { sum /= (double)v->n; }
+    if (last && pass) {
+        sum = 1 / sqrt(sum / (double)v->n + v->c->p->layer_norm.eps);
+        nn__store(a[4].data, a[4].dtype, r, v->sums[0]);
+        nn__store(a[5].data, a[5].dtype, r, sum);
+    }
+    v->sums[pass] = sum;
+}
+
+// Runs fn for each piece of each pass over each row, in time slices, if rows have more elements than that.
+// -> whether it did
+TENSOR__FN int nn__by_pieces(nn__norm_t *v, int passes, int64_t more, tensor__task_fn fn) {
+    v->sums = v->n > more ? (double *)TENSOR__(slice_room)() : NULL;
+    if (!v->sums) { return 0; }
+    v->piece = nn__row_piece(v->k);
+    nn__run_pieces(&v->pieces, &v->stage, v->rows * passes, nn__ceil(v->n, v->piece), fn, v);
+    return 1;
+}
+
 TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     nn__norm_t v;
     v.c = c;
@@ -7200,7 +7516,9 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     v.n = c->p->layer_norm.columns;
     v.rows = c->arg[4].numel;
     v.per = nn__per(v.rows, 4 * v.n);
-    if (c->arg[0].numel > 0) { nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v); }
+    if (c->arg[0].numel > 0 && !nn__by_pieces(&v, 3, 4 * NN__PIECE, nn__layer_norm_piece)) {
+        nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v);
+    }
     return TENSOR_OK;
 }
 
@@ -7238,19 +7556,54 @@ TENSOR__FN void nn__layer_norm_back_task(void *arg, int64_t task, int worker) {
     }
 }
 
-// Adds up the chunks, in their place: a task, because it must not happen twice.
-TENSOR__FN void nn__layer_norm_back_sum(void *arg, int64_t task, int worker) {
+// A pass over a piece of a row: the sums, dx.
+TENSOR__FN void nn__layer_norm_back_piece(void *arg, int64_t task, int worker) {
     const nn__norm_t *v = (const nn__norm_t *)arg;
-    char *part = (char *)v->c->scratch;
-    int64_t bytes = v->n * (int64_t)v->es;
+    const tensor_arg_t *a = v->c->arg;
+    const int64_t pass = v->stage / v->pieces % 2, r = v->stage / v->pieces / 2;
+    const int64_t from = v->stage % v->pieces * v->piece, some = nn__min(v->piece, v->n - from);
+    const double mean = nn__value(a[2].data, a[2].dtype, r), rstd = nn__value(a[3].data, a[3].dtype, r);
+    const char *g = nn__at(&a[0], r * v->n + from), *x = nn__at(&a[1], r * v->n + from);
+    const char *w = nn__at(&a[4], from);
     (void)task, (void)worker;
-    for (int64_t step = 1; step < v->chunks; step *= 2) {
-        for (int64_t i = 0; i + step < v->chunks; i += 2 * step) {
-            NN__DO(v->k, add)(part + 2 * i * bytes, part + 2 * (i + step) * bytes, 2 * v->n);
+    if (pass) {
+        char *dx = nn__at(&a[5], r * v->n + from), *to = dx;
+        if (v->apart) { to = v->apart + (r * v->n + from) * (int64_t)v->es; }
+        const double sum = v->c->p->layer_norm.rms ? 0 : v->sums[0] / (double)v->n;
+        NN__DO(v->k, layer_norm_gx)(g, x, w, mean, rstd, sum, v->sums[1] / (double)v->n, to, some);
+        if (v->apart) { NN__DO(v->k, add)(dx, to, some); }
+        return;
+    }
+    char *gw = NULL, *gb = NULL;
+    if (a[6].numel) {
+        int64_t i = r * v->chunks / v->rows;
+        while (v->rows * (i + 1) / v->chunks <= r) { i++; }
+        gw = (char *)v->c->scratch + (i * 2 * v->n + from) * (int64_t)v->es;
+        gb = gw + v->n * (int64_t)v->es;
+        if (v->rows * i / v->chunks == r) {
+            NN__DO(v->k, fill)(gw, 0, some);
+            NN__DO(v->k, fill)(gb, 0, some);
         }
     }
-    memcpy(v->c->arg[6].data, part, (size_t)bytes);
-    memcpy(v->c->arg[7].data, part + bytes, (size_t)bytes);
+    if (from == 0) { v->sums[0] = v->sums[1] = 0; }
+    NN__DO(v->k, layer_norm_sums)(g, x, w, mean, rstd, gw, gb, v->sums, some);
+}
+
+// Adds up some columns of the chunks, in their place: a task, because it must not happen twice.
+TENSOR__FN void nn__layer_norm_back_sum(void *arg, int64_t task, int worker) {
+    const nn__norm_t *v = (const nn__norm_t *)arg;
+    const int64_t es = (int64_t)v->es, row = 2 * v->n * es, from = task * v->piece;
+    const int64_t some = nn__min(v->piece, v->n - from);
+    char *gw = (char *)v->c->scratch + from * es, *gb = gw + v->n * es;
+    (void)worker;
+    for (int64_t step = 1; step < v->chunks; step *= 2) {
+        for (int64_t i = 0; i + step < v->chunks; i += 2 * step) {
+            NN__DO(v->k, add)(gw + i * row, gw + (i + step) * row, some);
+            NN__DO(v->k, add)(gb + i * row, gb + (i + step) * row, some);
+        }
+    }
+    memcpy(nn__at(&v->c->arg[6], from), gw, (size_t)(some * es));
+    memcpy(nn__at(&v->c->arg[7], from), gb, (size_t)(some * es));
 }
 
 TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
@@ -7263,12 +7616,13 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.chunks = nn__norm_chunks(v.rows, v.n);
     v.per = nn__per(v.chunks, 32 * v.n);
     v.apart = c->p->layer_norm.adds ? (char *)c->scratch + v.chunks * 2 * v.n * (int64_t)v.es : NULL;
-    if (c->arg[0].numel > 0) {
+    if (c->arg[0].numel == 0) {
+        if (c->arg[6].numel) { NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n); }
+    } else if (!nn__by_pieces(&v, 2, NN__PIECE / 2, nn__layer_norm_back_piece)) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
-    } else if (c->arg[6].numel) {
-        NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n);
     }
-    if (c->arg[6].numel) { nn__run(1, nn__layer_norm_back_sum, &v); }
+    v.piece = nn__in_time_slices() ? nn__ceil(16 * NN__PIECE, v.chunks) : v.n;
+    if (c->arg[6].numel) { nn__run(nn__ceil(v.n, v.piece), nn__layer_norm_back_sum, &v); }
     return TENSOR_OK;
 }
 
@@ -7408,10 +7762,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     }
     v->length = NN__PLANE_LONG / v->k->leaf * v->k->leaf;
     v->pieces = nn__ceil(p->plane, v->length);
-    int64_t stages = v->rows * v->passes * v->planes * v->pieces;
-    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) {
-        nn__run(1, nn__plane_norm_part, v);
-    }
+    nn__run_stages(v->rows * v->passes * v->planes * v->pieces, &v->stage, nn__plane_norm_part, v);
 }
 
 // Number of plane j of statistic r in x; its channel is this number modulo channels.
@@ -7735,13 +8086,35 @@ TENSOR__FN void nn__grad_norm_eval(tensor__grad_t *g) {
     }
 }
 
-// Moves a running statistic towards s, which in instance norm is [N * C]. 0 = raised
+// The weight of a batch in the running statistics: that number, or 1 / (batches + 1) where batches is given,
+// which changes from step to step, and from replay to replay.
+typedef struct nn__share_t {
+    double number;
+    tensor_t *batches;          // NULL, or 0-d i64
+} nn__share_t;
+
+// running = (1 - share) running + share factor s, in the current scope. 0 = raised
+TENSOR__FN int nn__track(tensor_t *running, tensor_t *s, nn__share_t share, double n, double rest) {
+    tensor_t *old = nn__wide(running);
+    if (share.batches) {        // in double, as numbers of the host are
+        tensor_t *m = (tensor_add_scalar)((tensor_to)(share.batches, TENSOR_F64), 1);
+        m = (tensor_reciprocal)(m);
+        tensor_t *kept = (tensor_add_scalar)((tensor_neg)(m), 1);
+        if (n != rest) { m = (tensor_div_scalar)((tensor_mul_scalar)(m, n), rest); }
+        s = (tensor_mul)(s, (tensor_to)(m, (tensor_dtype_t)s->dtype));
+        old = (tensor_mul)(old, (tensor_to)(kept, (tensor_dtype_t)old->dtype));
+    } else {
+        s = (tensor_mul_scalar)(s, n != rest ? share.number * n / rest : share.number);
+        old = (tensor_mul_scalar)(old, 1 - share.number);
+    }
+    return !(tensor_is_poison)((tensor_copy_)(running, (tensor_add)(old, s)));
+}
+
+// Moves a running statistic towards s n / rest, where s is [N * C] in instance norm. 0 = raised
 TENSOR__FN int nn__move_running(tensor_t *running, tensor_t *s, const tensor_t *x, int instance,
-                                double momentum, double share) {
+                                nn__share_t share, double n, double rest) {
     if (instance) { s = (tensor_mean_dim)((tensor_reshape_n)(s, x->dims, 2), 0, 0); }
-    s = (tensor_mul_scalar)(s, share);
-    s = (tensor_add)((tensor_mul_scalar)(nn__wide(running), 1 - momentum), s);
-    return !(tensor_is_poison)((tensor_copy_)(running, s));
+    return nn__track(running, s, share, n, rest);
 }
 
 // in: x, mean, variance, weight, bias. Where gradients are recorded, the statistics are copied: a step of
@@ -7761,7 +8134,7 @@ TENSOR__FN tensor_t *nn__norm_in_evaluation(tensor_t *const *in, double eps) {
 
 // instance: statistics per item. own: use the statistics of x, not the running ones.
 TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, tensor_t *w, tensor_t *b,
-                                    int instance, int own, double momentum, double eps) {
+                                    int instance, int own, nn__share_t share, double eps) {
     static const char *const names[5] = {"x", "running_mean", "running_var", "weight", "bias"};
     const char *op = instance ? "instance_norm" : "batch_norm";
     tensor_t *const in[5] = {x, mean, var, w, b};
@@ -7793,22 +8166,28 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     int64_t groups = instance ? nn__max(x->dims[1], 1) : 0;
     tensor_t *y = nn__plane_norm(as_it_is ? x : nn__wide(x), w, b, groups, eps, stat);
     if (mean && stat[0] && x->numel) {   // without elements there are no statistics
-        double unbiased = momentum * (double)n / (double)(n - 1);
         tensor_scope_t scope = TENSOR__(inner_scope)(0);
-        int moved = nn__move_running(mean, stat[0], x, instance, momentum, momentum);
-        moved &= nn__move_running(var, stat[1], x, instance, momentum, unbiased);
+        int moved = nn__move_running(mean, stat[0], x, instance, share, 1, 1);
+        moved &= nn__move_running(var, stat[1], x, instance, share, (double)n, (double)(n - 1));
         if (!moved) { y = TENSOR__(poison); }
         (tensor_scope_end)(scope);
     }
     return nn__narrow(y, x);
 }
 
+TENSOR__FN nn__share_t nn__share(double momentum, tensor_t *batches) {
+    nn__share_t share;
+    share.number = momentum;
+    share.batches = batches;
+    return share;
+}
+
 NN__OPTIONS(batch_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
-            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training, a.momentum,
-                           a.eps))
+            nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 0, a.training,
+                           nn__share(a.momentum, NULL), a.eps))
 NN__OPTIONS(instance_norm, a, NN__OR(a, momentum, 0.1) NN__OR(a, eps, 1e-5),
             nn__batch_norm(a.x, a.running_mean, a.running_var, a.weight, a.bias, 1, !a.no_use_input_stats,
-                           a.momentum, a.eps))
+                           nn__share(a.momentum, NULL), a.eps))
 
 // Whether x, weight and bias fit. 0 after raising.
 TENSOR__FN int nn__group_norm_usable(tensor_t *const *in, int64_t groups) {
@@ -12661,6 +13040,8 @@ typedef struct nn__loss_job_t {
     double scale;
     int reduction, dtype;
     double *part;
+    int64_t piece, pieces, stage;       // in time slices: elements of a piece, pieces of a row, the next one
+    struct nn__long_loss_t *sum;
 } nn__loss_job_t;
 
 // The factor for a loss of n terms. batch: size of dim 0.
@@ -12700,18 +13081,25 @@ TENSOR__FN void nn__loss_job(nn__loss_job_t *v, const tensor_call_t *c, const te
     v->reduction = (int)c->p->loss.reduction;
 }
 
+TENSOR__FN int nn__probability_bad(const nn__check_t *v, int64_t i, int64_t end) {
+    for (; i < end; i++) {
+        double x = nn__value(v->x->data, v->x->dtype, i);
+        if (x >= 0 && x <= 1) { continue; }
+        (void)TENSOR__(fail)(v->c->thread, TENSOR_ERR_INDEX,
+                             "%s: input %g at position %d of %n is not in 0..1", v->c->row->name, x, i,
+                             v->x->dims, (int)v->x->ndim);
+        return TENSOR_ERR_INDEX;
+    }
+    return TENSOR_OK;
+}
+
 TENSOR__FN int nn__cpu_loss(tensor_call_t *c) {
     nn__loss_job_t v;
     double s = 0;
     nn__loss_job(&v, c, &c->arg[0]);
     v.part = (double *)c->scratch;
-    for (int64_t i = 0; c->p->loss.kind == NN__LOSS_BCE && i < v.n; i++) {
-        double x = nn__value(c->arg[0].data, v.dtype, i);
-        if (x >= 0 && x <= 1) { continue; }
-        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX, "%s: input %g at position %d of %n is not in 0..1",
-                             c->row->name, x, i, c->arg[0].dims, (int)c->arg[0].ndim);
-        return TENSOR_ERR_INDEX;
-    }
+    int code = c->p->loss.kind == NN__LOSS_BCE ? nn__check(c, &c->arg[0], 0, nn__probability_bad) : TENSOR_OK;
+    if (code != TENSOR_OK) { return code; }
     int64_t tasks = nn__ceil(v.n, NN__LOSS_CHUNK);
     nn__run(tasks, nn__loss_task, &v);
     if (v.reduction == TENSOR_NONE) { return TENSOR_OK; }
@@ -12903,41 +13291,125 @@ TENSOR__FN int64_t nn__label(const nn__loss_job_t *v, const tensor_arg_t *labels
     return t == v->c->p->cross_entropy.ignore_index ? -1 : t;
 }
 
+// Adds the loss of row r with label t and its weight to *sums and *sums[1]: lse of the row, the sum of all
+// weights, and the sum of the row, weighted; both sums are for smoothing.
+TENSOR__FN void nn__cross_entropy_row(const nn__loss_job_t *v, int64_t r, int64_t t, double lse, double wsum,
+                                      double dot, double *sums) {
+    const tensor_arg_t *a = v->c->arg;
+    double smooth = v->c->p->cross_entropy.label_smoothing, y = 0, w = 0;
+    nn__store(a[4].data, v->dtype, r, lse);
+    if (t >= 0) {
+        w = a[2].data ? nn__value(a[2].data, v->dtype, t) : 1;
+        y = (1 - smooth) * w * (lse - nn__value(a[0].data, v->dtype, r * v->classes + t));
+        if (smooth > 0) { y += smooth / (double)v->classes * (lse * wsum - dot); }
+    }
+    if (v->reduction == TENSOR_NONE) { nn__store(a[3].data, v->dtype, r, y); }
+    sums[0] += y;
+    sums[1] += w;
+}
+
 TENSOR__FN void nn__cross_entropy_task(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
-    double loss = 0, weights = 0, smooth = v->c->p->cross_entropy.label_smoothing, wsum = (double)classes;
+    const int smooths = v->c->p->cross_entropy.label_smoothing > 0;
+    double sums[2] = {0, 0}, wsum = (double)classes, dot = 0;
     (void)worker;
-    if (a[2].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes); }
+    if (a[2].data && smooths) { wsum = NN__DO(v->k, dot)(a[2].data, NULL, classes); }
     for (; r < end; r++) {
         const char *x = nn__at(&a[0], r * classes);
         int64_t t = nn__label(v, &a[1], r);
-        double w;
-        if (t < 0) {
-            w = 0;
-        } else if (a[2].data) {
-            w = nn__value(a[2].data, v->dtype, t);
-        } else {
-            w = 1;
-        }
-
-        double y = 0;
         double lse = v->c->p->cross_entropy.log_probs ? 0 : NN__DO(v->k, lse)(x, classes);
-        nn__store(a[4].data, v->dtype, r, lse);
-        if (t >= 0) {
-            y = (1 - smooth) * w * (lse - nn__value(x, v->dtype, t));
-            if (smooth > 0) {
-                y += smooth / (double)classes *
-                     (lse * wsum - NN__DO(v->k, dot)(x, a[2].data, classes));
-            }
-        }
-        if (v->reduction == TENSOR_NONE) { nn__store(a[3].data, v->dtype, r, y); }
-        loss += y;
-        weights += w;
+        if (t >= 0 && smooths) { dot = NN__DO(v->k, dot)(x, a[2].data, classes); }
+        nn__cross_entropy_row(v, r, t, lse, wsum, dot, sums);
     }
-    v->part[2 * task] = loss;
-    v->part[2 * task + 1] = weights;
+    v->part[2 * task] = sums[0];
+    v->part[2 * task + 1] = sums[1];
+}
+
+// What is known of rows that are done in pieces, with wsum and dot as above.
+typedef struct nn__long_loss_t {
+    nn__lse_t lse;
+    double result, wsum, dot;           // result: of lse
+} nn__long_loss_t;
+
+// A piece: pass `pass` over the elements from..from + n - 1 of row r.
+typedef struct nn__long_piece_t { int64_t r, pass, from, n; } nn__long_piece_t;
+enum { NN__LONG_PASSES = 3 };
+
+TENSOR__FN nn__long_piece_t nn__long_piece(const nn__loss_job_t *v) {
+    const int64_t at = v->stage / v->pieces;
+    nn__long_piece_t q;
+    q.r = at / NN__LONG_PASSES;
+    q.pass = at % NN__LONG_PASSES;
+    q.from = v->stage % v->pieces * v->piece;
+    q.n = nn__min(v->piece, v->classes - q.from);
+    return q;
+}
+
+// Runs fn for each piece of the passes over each row, in time slices, if rows are long. -> whether it did
+TENSOR__FN int nn__long_rows(nn__loss_job_t *v, tensor__task_fn fn) {
+    v->sum = v->classes > 4 * NN__PIECE ? (nn__long_loss_t *)TENSOR__(slice_room)() : NULL;
+    if (!v->sum) { return 0; }
+    v->piece = nn__row_piece(v->k);
+    nn__run_pieces(&v->pieces, &v->stage, v->rows * NN__LONG_PASSES, nn__ceil(v->classes, v->piece), fn, v);
+    return 1;
+}
+
+// Adds x y (y NULL = 1) of a piece to a sum, by leaves.
+TENSOR__FN double nn__long_dot(const nn__loss_job_t *v, double sum, const char *x, const char *y,
+                               const nn__long_piece_t *q) {
+    const int64_t leaf = v->k->leaf, es = (int64_t)nn__es(v->dtype);
+    if (q->from == 0) { sum = 0; }
+    for (int64_t i = 0; i < q->n; i += leaf) {
+        sum += NN__DO(v->k, dot)(x + i * es, y ? y + i * es : NULL, nn__min(leaf, q->n - i));
+    }
+    return sum;
+}
+
+// Passes: the largest, the exponentials, the sum for smoothing; the sum of all weights before the first.
+TENSOR__FN void nn__cross_entropy_piece(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const tensor_arg_t *a = v->c->arg;
+    const tensor_cross_entropy_params_t *p = &v->c->p->cross_entropy;
+    const nn__long_piece_t q = nn__long_piece(v);
+    const char *x = nn__at(&a[0], q.r * v->classes + q.from), *w = nn__at(&a[2], q.from);
+    const int64_t t = nn__label(v, &a[1], q.r);
+    nn__long_loss_t *sum = v->sum;
+    (void)task, (void)worker;
+    if (q.pass == 0 && q.from == 0) {
+        sum->lse.most = sum->lse.all = -INFINITY;
+        sum->result = sum->dot = 0;
+        if (q.r == 0) { sum->wsum = (double)v->classes; }
+    }
+    if (q.pass == 0 && q.r == 0 && w && p->label_smoothing > 0) {
+        sum->wsum = nn__long_dot(v, sum->wsum, w, NULL, &q);
+    }
+    if (q.pass < 2) {
+        if (!p->log_probs) { sum->result = NN__DO(v->k, lse_piece)(&sum->lse, (int)q.pass, x, q.n); }
+        return;
+    }
+    if (t >= 0 && p->label_smoothing > 0) { sum->dot = nn__long_dot(v, sum->dot, x, w, &q); }
+    if (q.from + q.n < v->classes) { return; }
+    double sums[2] = {0, 0};
+    nn__cross_entropy_row(v, q.r, t, sum->result, sum->wsum, sum->dot, sums);
+    v->part[2 * q.r] = sums[0];
+    v->part[2 * q.r + 1] = sums[1];
+}
+
+// v->most classes, of which a label is one, or it is ignored.
+TENSOR__FN int nn__label_bad(const nn__check_t *v, int64_t i, int64_t end) {
+    const tensor_cross_entropy_params_t *p = &v->c->p->cross_entropy;
+    for (; i < end; i++) {
+        int64_t t = nn__index(v->x, i);
+        if (t == p->ignore_index || (t >= 0 && t < v->most)) { continue; }
+        (void)TENSOR__(fail)(v->c->thread, TENSOR_ERR_INDEX,
+                             "%s: target %d at position %d of target %n is not in %s%d (%d classes)",
+                             p->log_probs ? "nll_loss" : v->c->row->name, t, i, v->x->dims, (int)v->x->ndim,
+                             TENSOR__UP_TO(v->most), v->most);
+        return TENSOR_ERR_INDEX;
+    }
+    return TENSOR_OK;
 }
 
 TENSOR__FN void nn__cross_entropy_plan(nn__loss_job_t *v, const tensor_call_t *c, const tensor_arg_t *x) {
@@ -12960,17 +13432,10 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     const tensor_arg_t *a = c->arg;
     double loss = 0, weights = 0;
     nn__cross_entropy_plan(&v, c, &a[0]);
-    for (int64_t i = 0; i < v.rows; i++) {
-        int64_t t = nn__index(&a[1], i);
-        if (t == c->p->cross_entropy.ignore_index || (t >= 0 && t < v.classes)) { continue; }
-        (void)TENSOR__(fail)(c->thread, TENSOR_ERR_INDEX,
-                             "%s: target %d at position %d of target %n is not in %s%d (%d classes)",
-                             c->p->cross_entropy.log_probs ? "nll_loss" : c->row->name, t, i, a[1].dims,
-                             (int)a[1].ndim, TENSOR__UP_TO(v.classes), v.classes);
-        return TENSOR_ERR_INDEX;
-    }
+    int code = nn__check(c, &a[1], v.classes, nn__label_bad);
+    if (code != TENSOR_OK) { return code; }
     int64_t tasks = nn__ceil(v.rows, v.per);
-    nn__run(tasks, nn__cross_entropy_task, &v);
+    if (!nn__long_rows(&v, nn__cross_entropy_piece)) { nn__run(tasks, nn__cross_entropy_task, &v); }
     for (int64_t i = 0; i < tasks; i++) {
         loss += v.part[2 * i];
         weights += v.part[2 * i + 1];
@@ -12982,41 +13447,64 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
+// n elements of the gradient of row r, from element `from` on.
+TENSOR__FN void nn__cross_entropy_back_row(const nn__loss_job_t *v, int64_t r, int64_t from, int64_t n,
+                                           double wsum) {
+    const tensor_arg_t *a = v->c->arg;
+    double smooth = v->c->p->cross_entropy.label_smoothing;
+    int64_t t = nn__label(v, &a[2], r), classes = v->classes;
+    char *gx = nn__at(&a[6], r * classes + from);
+    if (t < 0) {
+        NN__DO(v->k, fill)(gx, 0, n);
+        return;
+    }
+    double g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
+    if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
+    double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
+    double flat = g * smooth / (double)classes;
+    // nll: no softmax. A factor 0 times e^x would be NaN if e^x overflows.
+    if (v->c->p->cross_entropy.log_probs) {
+        NN__DO(v->k, fill)(gx, 0, n);
+    } else {
+        NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes + from), nn__at(&a[5], from), gx,
+                                    nn__value(a[3].data, v->dtype, r), w + flat * wsum, flat, n);
+    }
+    t -= from;
+    if (t >= 0 && t < n) { nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w); }
+}
+
 TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
-    const tensor_arg_t *a = v->c->arg;
+    const tensor_arg_t *w = &v->c->arg[5];
     int64_t r = task * v->per, end = nn__min(r + v->per, v->rows), classes = v->classes;
-    double smooth = v->c->p->cross_entropy.label_smoothing, wsum = (double)classes;
+    double wsum = (double)classes;
     (void)worker;
-    if (a[5].data && smooth > 0) { wsum = NN__DO(v->k, dot)(a[5].data, NULL, classes); }
-    for (; r < end; r++) {
-        int64_t t = nn__label(v, &a[2], r);
-        char *gx = nn__at(&a[6], r * classes);
-        if (t < 0) {
-            NN__DO(v->k, fill)(gx, 0, classes);
-            continue;
-        }
-
-        double g = nn__value(a[0].data, v->dtype, v->reduction == TENSOR_NONE ? r : 0);
-        if (v->reduction == TENSOR_MEAN) { g /= nn__value(a[4].data, v->dtype, 0); }
-        double w = g * (1 - smooth) * (a[5].data ? nn__value(a[5].data, v->dtype, t) : 1);
-        double flat = g * smooth / (double)classes;
-        // nll: no softmax. A factor 0 times e^x would be NaN if e^x overflows.
-        if (v->c->p->cross_entropy.log_probs) {
-            NN__DO(v->k, fill)(gx, 0, classes);
-        } else {
-            NN__DO(v->k, softmax_minus)(nn__at(&a[1], r * classes), a[5].data, gx,
-                                        nn__value(a[3].data, v->dtype, r), w + flat * wsum, flat, classes);
-        }
-        nn__store(gx, v->dtype, t, nn__value(gx, v->dtype, t) - w);
+    if (w->data && v->c->p->cross_entropy.label_smoothing > 0) {
+        wsum = NN__DO(v->k, dot)(w->data, NULL, classes);
     }
+    for (; r < end; r++) { nn__cross_entropy_back_row(v, r, 0, classes, wsum); }
+}
+
+// Passes: before the first row the sum of all weights, the gradient; there is no third.
+TENSOR__FN void nn__cross_entropy_back_piece(void *arg, int64_t task, int worker) {
+    const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
+    const nn__long_piece_t q = nn__long_piece(v);
+    const char *w = nn__at(&v->c->arg[5], q.from);
+    (void)task, (void)worker;
+    if (q.pass == 0 && q.r == 0 && q.from == 0) { v->sum->wsum = (double)v->classes; }
+    if (q.pass == 0 && q.r == 0 && w && v->c->p->cross_entropy.label_smoothing > 0) {
+        v->sum->wsum = nn__long_dot(v, v->sum->wsum, w, NULL, &q);
+    }
+    if (q.pass == 1) { nn__cross_entropy_back_row(v, q.r, q.from, q.n, v->sum->wsum); }
 }
 
 TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__loss_job_t v;
     nn__cross_entropy_plan(&v, c, &c->arg[1]);
     v.per = nn__per(v.rows, v.classes * 4);
-    nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
+    if (!nn__long_rows(&v, nn__cross_entropy_back_piece)) {
+        nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
+    }
     return TENSOR_OK;
 }
 
@@ -16827,11 +17315,10 @@ static const nn__field_t nn__batch_norm_fields[] = {
 // clang-format on
 
 // The share that a batch has in the running statistics.
-TENSOR__FN double nn__norm_momentum(const nn_module_t *m) {
+TENSOR__FN nn__share_t nn__norm_share(const nn_module_t *m) {
     double momentum = ((const nn__batch_norm_layer_t *)m)->momentum;
-    if (momentum == momentum) { return momentum; }
-    tensor_t *batches = nn__called(m, "num_batches_tracked");
-    return m->training && batches ? 1 / (double)((tensor_item_i64)(batches) + 1) : 0;
+    if (momentum == momentum) { return nn__share(momentum, NULL); }
+    return nn__share(0, m->training ? nn__called(m, "num_batches_tracked") : NULL);
 }
 
 TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
@@ -16848,11 +17335,10 @@ TENSOR__FN tensor_t *nn__forward_batch_norm(nn_module_t *m, tensor_t *x) {
                             fewest == most ? "" : " (or one less)", l->num_features);
         }
     }
-    double momentum = nn__norm_momentum(m);
     tensor_scope_t scope = TENSOR__(inner_scope)(-1);
     tensor_t *y = nn__batch_norm(single ? (tensor_unsqueeze)(x, 0) : x, mean, nn__called(m, "running_var"),
                                  nn__called(m, "weight"), nn__called(m, "bias"), l->instance,
-                                 m->training || !mean, momentum, l->eps);
+                                 m->training || !mean, nn__norm_share(m), l->eps);
     y = (tensor_scope_return)(scope, single ? (tensor_squeeze)(y, 0) : y);
     if (m->training && batches && !l->instance && !(tensor_is_poison)(y)) {
         (tensor_add_scalar_)(batches, 1);
@@ -16971,13 +17457,6 @@ TENSOR__FN void nn__all_statistics(const nn__all_reduce_t *all, tensor_t *x, ten
     *var = (tensor_div)(nn__summed_over_all(all, squares), *count);
 }
 
-// running = (1 - momentum) running + momentum now. -> 0 after raising
-TENSOR__FN int nn__track(tensor_t *running, tensor_t *now, double momentum) {
-    tensor_t *before = (tensor_mul_scalar)(nn__wide(running), 1 - momentum);
-    tensor_t *after = (tensor_add)(before, (tensor_mul_scalar)(now, momentum));
-    return !(tensor_is_poison)((tensor_copy_)(running, after));
-}
-
 TENSOR__FN tensor_t *nn__sync_norm(nn_module_t *m, tensor_t *x) {
     const nn__sync_norm_layer_t *l = (const nn__sync_norm_layer_t *)m;
     tensor_t *running = nn__called(m, "running_mean"), *batches = nn__called(m, "num_batches_tracked");
@@ -16987,11 +17466,11 @@ TENSOR__FN tensor_t *nn__sync_norm(nn_module_t *m, tensor_t *x) {
     for (int k = 0; k < x->ndim; k++) { shape[k] = k == 1 ? x->dims[1] : 1; }
     if (m->training && running) {
         tensor_scope_t scope = TENSOR__(inner_scope)(0);
-        double momentum = nn__norm_momentum(m);
+        const nn__share_t share = nn__norm_share(m);
         tensor_t *others = (tensor_clamp_min)((tensor_sub_scalar)(count, 1), 1);
         tensor_t *sample = (tensor_mul)(var, (tensor_div)(count, others));
-        int good = nn__track(running, mean, momentum);
-        good = good && nn__track(nn__called(m, "running_var"), sample, momentum);
+        int good = nn__track(running, mean, share, 1, 1);
+        good = good && nn__track(nn__called(m, "running_var"), sample, share, 1, 1);
         if (good) { (tensor_add_scalar_)(batches, 1); }
         (tensor_scope_end)(scope);
         if (!good) { return TENSOR__(poison); }
@@ -17016,7 +17495,7 @@ TENSOR__FN tensor_t *nn__forward_sync_norm(nn_module_t *m, tensor_t *x) {
     int own = m->training || !mean;
     if (own && l->all.fn) { return nn__sync_norm(m, x); }
     tensor_t *y = nn__batch_norm(x, mean, nn__called(m, "running_var"), nn__called(m, "weight"),
-                                 nn__called(m, "bias"), 0, own, nn__norm_momentum(m), l->norm.eps);
+                                 nn__called(m, "bias"), 0, own, nn__norm_share(m), l->norm.eps);
     tensor_t *batches = nn__called(m, "num_batches_tracked");
     if (m->training && batches && !(tensor_is_poison)(y)) { (tensor_add_scalar_)(batches, 1); }
     return y;
@@ -20007,7 +20486,10 @@ TENSOR__FN void nn__numbers(const nn_optimizer_t *o, int g, int64_t t, nn_update
     u->high = v[NN__HIGH];
     u->least = v[NN__LEAST];
     u->most = v[NN__MOST];
-    if (o->rule->takes == NN__FACTORED) { u->lr = -1; }
+    if (o->rule->takes == NN__FACTORED) {       // its ops read the rate
+        u->other = lr;
+        u->lr = -1;
+    }
     nn__at_step(u, (double)t);
 }
 
@@ -20252,15 +20734,13 @@ TENSOR__FN void nn__again(void *user, int run) {
     }
 }
 
+// What the replays of a step of n parameters at most, on that device, will do here; nn__again_fill says more.
 // NULL = nothing is being recorded, or an error was raised.
-TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
-    uint64_t n = (uint64_t)o->njobs, updates = (uint64_t)nupdates;
-    int device = 0;
-    for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
+TENSOR__FN nn__again_t *nn__again_new(nn_optimizer_t *o, int n, int nupdates, int owes, int device) {
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
     nn__again_t *a;
     uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
-    a = (nn__again_t *)nn__memory(1, sizeof *a + updates * each + 3 * n * sizeof(int) +
+    a = (nn__again_t *)nn__memory(1, sizeof *a + (uint64_t)nupdates * each + 3 * (uint64_t)n * sizeof(int) +
                                           (uint64_t)o->nparams);
     if (!a) { return NULL; }
     a->o = o;
@@ -20275,7 +20755,13 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
     a->frozen = (char *)(void *)(a->lead + nupdates);
     a->all = o->nparams;
     for (int i = 0; i < a->all; i++) { a->frozen[i] = !(tensor_requires_grad)(o->param[i].t); }
-    memcpy(a->update, o->update, (size_t)updates * sizeof *a->update);
+    a->now = TENSOR__(recording)(nn__self(), device, nn__again, a) == 2;
+    return a;
+}
+
+// The jobs of the step.
+TENSOR__FN void nn__again_fill(nn__again_t *a) {
+    const nn_optimizer_t *o = a->o;
     for (int i = o->njobs - 1; i >= 0; i--) {
         a->lead[o->job[i].update] = (int)(o->job[i].param - o->param);
     }
@@ -20288,7 +20774,28 @@ TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes
         a->param[a->n] = (int)(p - o->param);
         a->at[a->n++] = at;
     }
-    a->now = TENSOR__(recording)(nn__self(), device, nn__again, a) == 2;
+}
+
+// Of all jobs, whose numbers are made; NULL as above.
+TENSOR__FN nn__again_t *nn__step_again(nn_optimizer_t *o, int nupdates, int owes) {
+    int device = 0;
+    for (int i = 0; i < o->njobs; i++) { device = o->job[i].from->device ? o->job[i].from->device : device; }
+    nn__again_t *a = nn__again_new(o, o->njobs, nupdates, owes, device);
+    if (!a) { return NULL; }
+    memcpy(a->update, o->update, (size_t)nupdates * sizeof *a->update);
+    nn__again_fill(a);
+    return a;
+}
+
+// The same before the jobs of a rule whose formula is made of ops: these read numbers that are made here.
+TENSOR__FN nn__again_t *nn__direction_again(nn_optimizer_t *o, int owes) {
+    int device = 0;
+    for (int i = 0; i < o->nparams; i++) {
+        const tensor_t *t = o->param[i].t;
+        if (t->grad && t->numel && t->device) { device = t->device; }
+    }
+    nn__again_t *a = nn__again_new(o, o->nparams, o->nparams + 1, owes, device);
+    if (a) { o->update = a->update; }
     return a;
 }
 
@@ -20428,18 +20935,49 @@ TENSOR__FN tensor_t *nn__rms(tensor_t *x) {
     return (tensor_div_scalar)((tensor_norm)(x), sqrt((double)x->numel));
 }
 
+// Writes the step and the rate of an update.
+TENSOR__FN int nn__cpu_step_numbers(tensor_call_t *c) {
+    const nn_update_t *u = (const nn_update_t *)c->arg[0].data;
+    nn__store(c->arg[1].data, c->arg[1].dtype, 0, u->at);
+    nn__store(c->arg[2].data, c->arg[2].dtype, 0, u->other);
+    return TENSOR_OK;
+}
+
+// The count of p's step as a tensor of g's dtype, and in a capture, whose replays make both again, the rate.
+TENSOR__FN tensor_t *nn__factored_numbers(const nn_optimizer_t *o, const nn__param_t *p, const tensor_t *g,
+                                          tensor_t **rate) {
+    static const tensor__row_t row = {"step_numbers", TENSOR_FAMILY_FILL, 1, 1, 2, 0, TENSOR__AS_IS, 0, 0,
+                                      NULL, nn__cpu_step_numbers, NULL, NULL, NULL};
+    nn_update_t *u = &o->update[o->group[p->group].update];
+    if (!TENSOR__(recording)(nn__self(), p->t->device, NULL, NULL)) {
+        return nn__beside((tensor_scalar)(u->at, (tensor_dtype_t)g->dtype), g);
+    }
+    const int64_t none = 0;
+    tensor_t *t = nn__host_tensor(&none, 0, (tensor_dtype_t)g->dtype);
+    *rate = nn__host_tensor(&none, 0, (tensor_dtype_t)g->dtype);
+    if ((tensor_is_poison)(t) || (tensor_is_poison)(*rate)) { return TENSOR__(poison); }
+    tensor_arg_t a[3];
+    nn__step_arg(&a[0], NULL, TENSOR_READ);
+    a[0].data = u;
+    nn__step_arg(&a[1], t, TENSOR_WRITE);
+    nn__step_arg(&a[2], *rate, TENSOR_WRITE);
+    return nn__optimizer_call(&row, 0, a, 1, 2, 0) == TENSOR_OK ? t : TENSOR__(poison);
+}
+
 // Adafactor's step of p with gradient g, without the minus. Its numbers are tensors, so that it does not wait
 // for a device.
 TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p, tensor_t *g, tensor_t *skip,
                                   tensor_t **state) {
     double v[NN__OPTIONS];
     for (int k = 0; k < NN__OPTIONS; k++) { v[k] = nn__group_option(o, &o->group[p->group], k); }
-    if (TENSOR__(refuses)(nn__self(), p->t->device)) {
-        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "adafactor: a step cannot be captured");
+    if (p->t->device && TENSOR__(refuses)(nn__self(), p->t->device)) {
+        return NN__FAIL(TENSOR_ERR_UNSUPPORTED, "adafactor: a step on a GPU cannot be captured, its count "
+                        "and rate are numbers of the host; take it after tensor_graph_replay");
     }
     double eps1 = v[NN__EPS] > 0 ? v[NN__EPS] : nn__epsilon(p->t->dtype);
-    tensor_t *x = (tensor_to)((tensor_detach)(p->t), g->dtype);
-    tensor_t *t = nn__beside((tensor_scalar)((double)(p->step + 1), (tensor_dtype_t)g->dtype), g);
+    tensor_t *x = (tensor_to)((tensor_detach)(p->t), g->dtype), *rate = NULL;
+    tensor_t *t = nn__factored_numbers(o, p, g, &rate);
+    if ((tensor_is_poison)(t)) { return t; }
     if (v[NN__MAXIMIZE] != 0) { g = (tensor_neg)(g); }
     if (skip) { t = (tensor_sub)(t, (tensor_to)((tensor_select)(skip, 0, 1), g->dtype)); }
     tensor_t *by = (tensor_pow_scalar)(t, v[NN__FALL]), *u;
@@ -20455,8 +20993,9 @@ TENSOR__FN tensor_t *nn__factored(const nn_optimizer_t *o, const nn__param_t *p,
     }
 
     u = (tensor_mul)((tensor_rsqrt)((tensor_clamp_min)(u, eps1 * eps1)), g);
-    tensor_t *size = (tensor_mul)((tensor_clamp_min)(nn__rms(x), v[NN__LEAST]),
-                                  (tensor_clamp_max)((tensor_rsqrt)(t), v[NN__LR]));
+    tensor_t *step = (tensor_rsqrt)(t);
+    step = rate ? (tensor_minimum)(step, rate) : (tensor_clamp_max)(step, v[NN__LR]);
+    tensor_t *size = (tensor_mul)((tensor_clamp_min)(nn__rms(x), v[NN__LEAST]), step);
     tensor_t *over = (tensor_clamp_min)((tensor_div_scalar)(nn__rms(u), v[NN__HIGH]), 1);
     u = (tensor_mul)(u, (tensor_div)(size, over));
     return u;
@@ -20513,10 +21052,6 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
     if (as_it_is && g->dtype == p->t->dtype) { dtype = p->t->dtype; }
     j->from = nn__step_operand(p->t, p->t, dtype);
     if (!(tensor_is_poison)(g)) { g = nn__step_operand(g, p->t, dtype); }
-    if (!(tensor_is_poison)(g) && ways->direction) {
-        g = nn__step_operand(ways->direction(o, p, g, skip, j->state), p->t, dtype);
-    }
-
     if ((tensor_is_poison)(j->from) || (tensor_is_poison)(g)) { return 0; }
     if (p->step + 1 != group->step) {
         group->step = p->step + 1;
@@ -20524,6 +21059,8 @@ TENSOR__FN int nn__step_job(nn_optimizer_t *o, nn__param_t *p, tensor_t *skip, i
         nn__numbers(o, p->group, p->step + 1, &o->update[*nupdates]);
         *nupdates += 1;
     }
+    if (ways->direction) { g = nn__step_operand(ways->direction(o, p, g, skip, j->state), p->t, dtype); }
+    if ((tensor_is_poison)(g)) { return 0; }
     j->grad = g;
     j->update = group->update;
     j->done = 0;
@@ -20598,13 +21135,14 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     if (code != TENSOR_OK) { return code; }
     const nn__ways_t *ways = o->rule->ways();
     nn_update_t *numbers = o->update;
-    nn__again_t *again = NULL;
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
-    int nupdates = nn__step_jobs(o, skip);
+    nn__again_t *again = ways->direction ? nn__direction_again(o, skip != NULL) : NULL;
+    int nupdates = tensor_error_code() == TENSOR_OK ? nn__step_jobs(o, skip) : -1;
     uint64_t room = (uint64_t)o->njobs * TENSOR_STEP_EACH * (ways->keep ? NN__MAX_STATE : 1);
     if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + TENSOR_STEP_HEAD, sizeof *a); }
-    if (a) { again = nn__step_again(o, nupdates + (ways->keep != NULL), skip != NULL); }
+    if (a && again) { nn__again_fill(again); }
+    if (a && !ways->direction) { again = nn__step_again(o, nupdates, skip != NULL); }
     if (again) { o->update = again->update; }
     code = nn__step_run(o, a, skip);
     int kept = ways->keep && a ? ways->keep(o, a, skip, nupdates) : TENSOR_OK;
@@ -21962,7 +22500,9 @@ TENSOR__FN int nn__loader_checks(const nn_data_loader_args_t *a, int64_t size) {
         return NN__NO(TENSOR_ERR_SHAPE, "data_loader: batch_size must be > 0 (got %d)", a->batch_size);
     }
     if (!d->x && !d->collate && !d->get && !d->get_item && !d->next) {
-        return NN__NO(TENSOR_ERR_SHAPE, "data_loader: the dataset has neither x nor get");
+        return NN__NO(TENSOR_ERR_SHAPE,
+                      "data_loader: the dataset has neither x nor get; the first argument is a dataset, as "
+                      "nn_tensor_dataset(x, y)");
     }
     if (d->x_shape.ndim < 0 || d->x_shape.ndim >= TENSOR_MAX_DIMS || d->y_shape.ndim < 0 ||
         d->y_shape.ndim >= TENSOR_MAX_DIMS) {
@@ -26230,6 +26770,14 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     return code;
 }
 
+// Whether the host may read or write the state: not in a capture. -> code
+TENSOR__FN int nn__snap_now(const nn__snapping_t *s) {
+    if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: not in a capture, whose replays would not do it again; do it before "
+                     "tensor_capture_begin, or after tensor_capture_end or tensor_graph_replay", s->op);
+}
+
 TENSOR_API size_t nn__at_size(const char *site, size_t bytes) {
     if (site) { (void)tensor__at_i64(site, 0); }
     return bytes;
@@ -26250,7 +26798,7 @@ TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, s
     nn__snapping_t s;
     nn__snapshot_t head;
     int code = nn__snap_begin(&s, "snapshot", m, opt);
-    if (code == TENSOR_OK) { code = nn__set_now("snapshot"); }
+    if (code == TENSOR_OK) { code = nn__snap_now(&s); }
     if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, s.size); }
     if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
     if (code != TENSOR_OK) { return code; }
@@ -26294,16 +26842,16 @@ TENSOR__FN int nn__snap_head(const nn__snapping_t *s, const nn__snapshot_t *head
         return TENSOR_OK;
     }
     return NN__ERROR(TENSOR_ERR_FORMAT,
-                     "%s: the block has %d tensors of a model, %d parameters in %d groups of an optimizer; "
-                     "here they are %d, and %d in %d", s->op, head->tensors, head->nparams, head->ngroups,
-                     s->tensors, nparams, ngroups);
+                     "%s: the block has %d tensors of a model, %d parameters in %d groups of an optimizer, "
+                     "these have %d, and %d in %d: the block is of another model or optimizer", s->op,
+                     head->tensors, head->nparams, head->ngroups, s->tensors, nparams, ngroups);
 }
 
 TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size) {
     nn__snapping_t s;
     nn__snapshot_t head;
     int code = nn__snap_begin(&s, "restore", m, opt);
-    if (code == TENSOR_OK) { code = nn__set_now("restore"); }
+    if (code == TENSOR_OK) { code = nn__snap_now(&s); }
     if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, sizeof head); }
     if (code != TENSOR_OK) { return code; }
     s.from = (const char *)block;

@@ -697,6 +697,14 @@ static void products_of_bf16(void) {
 
 // Every rule of an optimizer, with numbers that depend on its step.
 static int rule;
+static void adafactor_groups(job_t *j) {
+    tensor_t *weight = nn_get(j->net, "2.weight");
+    j->opt = nn_adafactor(j->net);
+    nn_to(j->net, TENSOR_F64);
+    j->x = tensor_to(j->x, TENSOR_F64);
+    j->y = tensor_to(j->y, TENSOR_F64);
+    nn_optimizer_group(j->opt, &weight, 1, .lr = 0.02);
+}
 static void one_rule(job_t *j) {
     mlp(j);
     nn_optimizer_free(j->opt);
@@ -708,41 +716,159 @@ static void one_rule(job_t *j) {
     case 4: j->opt = nn_radam(j->net, .lr = 0.01); break;
     case 5: j->opt = nn_asgd(j->net, .lr = 0.01); break;
     case 6: j->opt = nn_rprop(j->net); break;
+    case 7: j->opt = nn_adafactor(j->net, .lr = 0.5, .d = 2, .weight_decay = 0.01); break;
+    case 8: j->opt = nn_adafactor(j->net, .beta2_decay = -0.5, .maximize = 1); break;
+    case 9: adafactor_groups(j); break;
     default: j->opt = nn_adam(j->net, .lr = 0.01, .amsgrad = 1, .weight_decay = 0.1); break;
     }
 }
+// Adafactor with a scaler, which skips steps: its factor grows until gradients overflow.
+static void scaled_adafactor(job_t *j) {
+    mlp(j);
+    nn_optimizer_free(j->opt);
+    j->opt = nn_adafactor(j->net, .lr = 0.5);
+    j->scaler = nn_grad_scaler(65536, 1);
+    j->step = scaled_step;
+}
+
+// Batch norm whose running statistics are the mean over all batches: the share of one is 1 / their number.
+static void cumulative(job_t *j) {
+    j->net = nn_sequential(nn_conv2d(3, 8, 3), nn_batch_norm2d(8, .cumulative = 1), nn_relu(), nn_flatten(),
+                           nn_linear(8 * 10 * 10, 7), nn_batch_norm1d(7, .cumulative = 1), nn_linear(7, 5));
+    j->opt = nn_sgd(j->net, .lr = 0.05);
+    j->x = tensor_randn(ITEMS, 3, 12, 12);
+    j->y = tensor_randint(0, 5, ITEMS);
+    j->step = labelled_step;
+}
+static void cumulative_f64(job_t *j) {
+    cumulative(j);
+    nn_to(j->net, TENSOR_F64);
+    j->x = tensor_to(j->x, TENSOR_F64);
+}
+
 static void rules(void) {
-    for (rule = 0; rule <= 7; rule++) {
+    for (rule = 0; rule <= 10; rule++) {
         char name[20];
         snprintf(name, sizeof name, "rule %d", rule);
         compare(name, one_rule);
     }
+    compare("Adafactor with a scaler", scaled_adafactor);
+    compare("cumulative batch norm", cumulative);
+    compare("cumulative batch norm, f64", cumulative_f64);
 }
 
-// Bags that are the rows of their indices, of which later steps have others.
+// Bags of which later steps have other indices: the rows of these, or those that offsets name, which are
+// other ones too; some bags are empty.
+enum { BAGS = 4 };
+typedef struct bags_t { tensor_t *w, *index, *offsets, *scale; int mode, last; } bags_t;
+static tensor_t *bags_of(const bags_t *b, tensor_t *w) {
+    return tensor_embedding_bag(b->index, w, b->offsets, .mode = (tensor_bag_mode_t)b->mode, .padding_idx = 2,
+                                .include_last_offset = b->last, .per_sample_weights = b->scale);
+}
+static void bags_data(bags_t *b, int turn) {
+    static const int64_t at[][BAGS + 1] = {{0, 3, 3, 7, 12}, {0, 0, 5, 11, 12}, {0, 1, 2, 3, 12},
+                                           {0, 12, 12, 12, 12}};
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_copy_(b->index, tensor_randint_like(b->index, 0, 9));
+    if (b->offsets) {
+        tensor_copy_(b->offsets, tensor_from(at[turn], TENSOR_I64, BAGS + b->last));
+    }
+    tensor_scope_end(scope);
+}
+static void bags_follow(int mode, int offsets, int scaled, int last) {
+    bags_t b;
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_manual_seed(31);
+    memset(&b, 0, sizeof b);
+    b.mode = mode;
+    b.last = last;
+    b.w = tensor_requires_grad_(tensor_round(tensor_mul_scalar(tensor_randn(9, 5), 2)), 1);
+    b.index = offsets ? tensor_zeros_of(TENSOR_I64, 12) : tensor_zeros_of(TENSOR_I64, 4, 3);
+    if (offsets) { b.offsets = tensor_zeros_of(offsets == 1 ? TENSOR_I64 : TENSOR_I32, BAGS + last); }
+    if (scaled) { b.scale = tensor_randn_of(TENSOR_F32, 12); }
+    bags_data(&b, 0);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = bags_of(&b, b.w);
+    tensor_backward(tensor_sum(tensor_square(y)));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_MSG(g != NULL, "mode %d: %s", mode, tensor_error_text());
+    for (int i = 0; i < 4 && g; i++) {
+        if (i) {
+            bags_data(&b, i);
+            CHECK(tensor_graph_replay(g) == 0);
+        }
+        tensor_t *v = tensor_requires_grad_(tensor_clone(tensor_detach(b.w)), 1), *z = bags_of(&b, v);
+        tensor_backward(tensor_sum(tensor_square(z)));
+        CHECK_MSG(test_same_bits(tensor_detach(y), tensor_detach(z)), "mode %d, turn %d", mode, i);
+        CHECK_MSG(test_same_bits(tensor_grad(b.w), tensor_grad(v)), "gradient, mode %d, turn %d", mode, i);
+    }
+    if (g && offsets) {                 // a replay notices offsets that are wrong, before it writes
+        tensor_t *second = tensor_narrow(b.offsets, 0, 1, 1), *before = tensor_clone(tensor_grad(b.w));
+        tensor_fill_(second, 13);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+        CHECK_ERROR(TENSOR_ERR_INDEX, "embedding_bag: offsets 0..13 of bag 0 are not in order in 0..12");
+        CHECK(test_same_bits(tensor_grad(b.w), before));
+    }
+    tensor_graph_free(g);
+    tensor_scope_end(scope);
+}
 static void bags(void) {
     for (int mode = TENSOR_BAG_MEAN; mode <= TENSOR_BAG_MAX; mode++) {
-        tensor_scope_t scope = tensor_scope_begin();
-        tensor_t *w = tensor_requires_grad_(tensor_randn(9, 5), 1), *index = tensor_randint(0, 9, 4, 3);
-#define BAG(w)                                                                                               \
-    tensor_embedding_bag(index, w, NULL, .mode = (tensor_bag_mode_t)mode, .padding_idx = 2)
-        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
-        tensor_t *y = BAG(w);
-        tensor_backward(tensor_sum(tensor_square(y)));
-        tensor_graph_t *g = tensor_capture_end();
-        CHECK(g != NULL);
-        for (int i = 0; i < 4 && g; i++) {
-            if (i) {
-                tensor_copy_(index, tensor_randint(0, 9, 4, 3));
-                CHECK(tensor_graph_replay(g) == 0);
-            }
-            tensor_t *v = tensor_requires_grad_(tensor_clone(tensor_detach(w)), 1), *z = BAG(v);
-            tensor_backward(tensor_sum(tensor_square(z)));
-            CHECK(tensor_equal(y, z));
-            CHECK(tensor_equal(tensor_grad(w), tensor_grad(v)));
+        for (int offsets = 0; offsets < 3; offsets++) {
+            bags_follow(mode, offsets, offsets && mode == TENSOR_BAG_SUM, offsets == 2);
         }
-#undef BAG
-        tensor_graph_free(g);
+    }
+}
+
+// A NaN in a bag is its largest element, and the first one of equal elements has the gradient.
+static void bags_of_nan(void) {
+    static const float rows[6][2] = {{1, NAN}, {3, 2}, {3, NAN}, {-INFINITY, 0}, {0, -0.0f}, {-0.0f, 0}};
+    static const int64_t each[7] = {0, 1, 2, 3, 4, 5, 4}, at[4] = {0, 3, 4, 4};
+    tensor_t *index = tensor_from(each, TENSOR_I64, 7), *offsets = tensor_from(at, TENSOR_I64, 4);
+    tensor_t *w[2], *y[2];
+    for (int captured = 0; captured < 2; captured++) {
+        w[captured] = tensor_requires_grad_(tensor_from(rows, TENSOR_F32, 6, 2), 1);
+        if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+        y[captured] = tensor_embedding_bag(index, w[captured], offsets, .mode = TENSOR_BAG_MAX);
+        tensor_backward(tensor_sum(y[captured]));
+        if (captured) { CHECK(tensor_graph_free(tensor_capture_end()) == 0); }
+    }
+    CHECK(test_same_bits(tensor_detach(y[0]), tensor_detach(y[1])));
+    CHECK(test_same_bits(tensor_grad(w[0]), tensor_grad(w[1])));
+}
+
+// A checkpoint that is older than the capture: each replay makes its dropout's mask again, also where the
+// generator was set back to where the forward began, and where fn has a pass of its own.
+static tensor_t *penalized(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    tensor_t *x = in[0], *y = tensor_dropout(tensor_mul(x, x), 0.5, 1), *sum = tensor_sum(y), *g;
+    if (!user) { return y; }
+    tensor_autograd_grad(&sum, 1, NULL, &x, 1, &g, TENSOR_CREATE_GRAPH | TENSOR_RETAIN_GRAPH);
+    return tensor_add(y, tensor_mul(tensor_dropout(x, 0.5, 1), g));
+}
+static void older_checkpoint(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_manual_seed(23);
+        tensor_t *x = tensor_requires_grad_(tensor_randn(200), 1), *grads[3];
+        tensor_generator_t back = tensor_get_generator();
+        for (int captured = 0; captured < 2; captured++) {
+            tensor_set_grad(x, NULL);
+            tensor_set_generator(back);
+            tensor_t *y = tensor_checkpoint(penalized, kind & 1 ? x : NULL, &x, 1);
+            if (kind & 2) { tensor_set_generator(back); }
+            if (captured) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+            tensor_backward(tensor_sum(tensor_mul(y, y)));
+            tensor_graph_t *g = captured ? tensor_capture_end() : NULL;
+            grads[captured] = tensor_clone(tensor_grad(x));
+            if (!captured) { continue; }
+            tensor_manual_seed(99);
+            CHECK(tensor_graph_replay(g) == 0);
+            grads[2] = tensor_clone(tensor_grad(x));
+            CHECK(tensor_graph_free(g) == 0);
+        }
+        CHECK_MSG(test_same_bits(grads[0], grads[1]), "kind %d: the capture differs", kind);
+        CHECK_MSG(test_same_bits(grads[0], grads[2]), "kind %d: the replay drew another mask", kind);
         tensor_scope_end(scope);
     }
 }
@@ -842,15 +968,6 @@ static void refused(void) {
     nn_optimizer_t *lbfgs = nn_lbfgs(j.net);
     NOT_CAPTURED("the host reads elements", nn_step_closure(lbfgs, closure, &j))
     nn_optimizer_free(lbfgs);
-
-    // The numbers of Adafactor's steps are operands of its ops.
-    nn_optimizer_t *adam = j.opt;
-    j.opt = nn_adafactor(j.net);
-    mlp_step(&j);
-    NOT_CAPTURED("adafactor: a step cannot be captured", mlp_step(&j))
-    CLEARED("adafactor: a step cannot be captured", mlp_step(&j))
-    nn_optimizer_free(j.opt);
-    j.opt = adam;
 
     // A loader hands out batches of the host.
     nn_dataset_t set = nn_tensor_dataset(tensor_randn(6, 8), tensor_randn(6, 4));
@@ -1681,7 +1798,8 @@ static void older_gradient(void) {
     tensor_t *held = tensor_detach(tensor_grad(w));         // its memory stays
     nn_zero_grad(o);
     CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [1], which the step adds to, is gone or has other memory "
+                                  "than at the capture (nn_zero_grad");
     tensor_backward(tensor_sum(w));             // a new gradient
     CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "has other memory than at the capture");
@@ -1689,6 +1807,26 @@ static void older_gradient(void) {
     CHECK(tensor_graph_free(g) == 0);
     tensor_scope_end(scope);
     nn_optimizer_free(o);
+}
+
+// A module of another dtype than at the capture: the error says so, in training and, where no gradient tells
+// whose memory it was, in inference.
+static void moved(void) {
+    for (int training = 0; training < 2; training++) {
+        nn_module_t *net = nn_linear(4, 3);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_randn(5, 4);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = nn_forward(net, x);
+        if (training) { tensor_backward(tensor_sum(y)); }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(nn_to(net, TENSOR_F64) == 0 && tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+        CHECK_ERROR(TENSOR_ERR_OWNER, training ? "is f64, and was f32 at the capture (nn_to); capture"
+                                               : "was freed since the capture, or moved by nn_to");
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+        nn_free(net);
+    }
 }
 
 // A leaf that the step makes over older memory: once it has gone, its header is another tensor's, which the
@@ -1947,6 +2085,8 @@ int main(void) {
     RUN(products_of_bf16);
     RUN(rules);
     RUN(bags);
+    RUN(bags_of_nan);
+    RUN(older_checkpoint);
     RUN(refused);
     RUN(unfit);
     RUN(stopped);
@@ -1968,6 +2108,7 @@ int main(void) {
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);
+    RUN(moved);
     RUN(gone_leaf);
     RUN(gone_optimizer);
     RUN(older_mask);

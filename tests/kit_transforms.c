@@ -144,7 +144,10 @@ static void crops(void) {
     for (int i = 0; i < 32; i++) { places += seen[i / 8][i % 8] > 0; }
     CHECK_MSG(places > 20, "%d of 32 places drawn", places);
     CHECK(tensor_equal(kit_random_crop(&g, x, H, W, 0), x));
-    CHECK_POISON(kit_random_crop(&g, x, 8, 4, 1), TENSOR_ERR_SHAPE, "the window is larger");
+    CHECK_POISON(kit_random_crop(&g, x, 8, 4, 1), TENSOR_ERR_SHAPE,
+                 "the window is larger than picture and padding; crop less");
+    CHECK_POISON(kit_random_crop(&g, x, 1, 1, -1), TENSOR_ERR_SHAPE, "or padding < 0");
+    CHECK_POISON(kit_random_crop(&g, x, 0, 4, 1), TENSOR_ERR_SHAPE, "height or width < 1");
     CHECK_POISON(kit_random_crop(&g, tensor_ones(3, 5, 5), 4, 4, 1), TENSOR_ERR_SHAPE, "not [N, C, H, W]");
     CHECK(tensor_dtype(kit_random_crop(&g, tensor_to(x, TENSOR_U8), 3, 3, 0)) == TENSOR_U8);
 }

@@ -281,9 +281,9 @@ static void other_blocks(void) {
 
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
     CHECK(nn_snapshot(j.net, j.opt, block, most) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: not in a capture, whose replays would not do it again");
     CHECK(nn_restore(j.net, j.opt, good, most) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "restore: not in a capture, whose replays would not do it again");
     CHECK(tensor_graph_free(tensor_capture_end()) == 0);
 
     tensor_set_generator(rng);
@@ -855,9 +855,17 @@ static const one_t ONES[] = {
     {"log_softmax, gradient", 280}, {"log_softmax of f64, gradient", 500}, {"cumsum, gradient", 170},
     {"cumprod, gradient", 340}, {"logcumsumexp, gradient", 340}, {"prod, gradient", 220},
     {"group_norm, gradient", 70}, {"batch_norm, gradient", 70},
+    {"layer_norm, gradient", 70}, {"rms_norm, gradient", 70}, {"layer_norm of f64, gradient", 70},
+    {"layer_norm of rows, gradient", 70}, {"cross_entropy, gradient", 70},
+    {"cross_entropy, smoothed, gradient", 70}, {"cross_entropy of f64, gradient", 70},
+    {"cross_entropy of infinities, gradient", 70}, {"nll_loss, gradient", 70},
+    {"cross_entropy of many, gradient", 20}, {"binary_cross_entropy, gradient", 30},
+    {"embedding of one row, gradient", 10}, {"embedding of many, gradient", 20},
+    {"embedding, sums in double", 40}, {"index_select of a row", 3}, {"index_add of a row", 6},
+    {"index_copy of a row", 6},
 };
 enum { ONE_KINDS = sizeof ONES / sizeof *ONES };
-enum { ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49 };      // the first of a sort
+enum { ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49, ONES_NETS = 59 };      // the first of a sort
 typedef struct ones_t {
     tensor_t *x, *nan, *rows, *square, *two, *tall, *b, *y[3];
     int n;
@@ -990,6 +998,49 @@ static void ones_gradients(ones_t *t, int kind) {
     CHECK(tensor_autograd_grad(&loss, 1, NULL, &x, 1, &t->y[0], 0) == 0);
 }
 
+// The same of functions with weights, and those that go by numbers of rows; a: a row, w: as long.
+static tensor_t *ones_net(ones_t *t, int kind, tensor_t *a, tensor_t *w) {
+    tensor_t *row = tensor_reshape(a, 1, 60000), *rows = tensor_reshape(a, 2, 30000);
+    tensor_t *half = tensor_narrow(w, 0, 0, 30000), *few = tensor_reshape(a, 15000, 4);
+    tensor_t *detached = tensor_abs(tensor_detach(w)), *none = tensor_zeros_of(TENSOR_I64, 1);
+    tensor_t *label = tensor_full_of(TENSOR_I64, 54321, 1), *one = tensor_full_of(TENSOR_I64, 1, 2);
+    tensor_t *labels = tensor_remainder_scalar(tensor_arange(0, 15000, 1, TENSOR_I64), 4);
+    tensor_t *places = tensor_remainder_scalar(tensor_arange(0, 60000, 7, TENSOR_I64), 15000);
+    (void)t;
+    switch (kind) {
+    case 0: return tensor_layer_norm(row, 1, w, tensor_neg(w));
+    case 1: return tensor_rms_norm(row, 1, w);
+    case 2: return tensor_layer_norm(tensor_to(row, TENSOR_F64), 1, tensor_to(w, TENSOR_F64));
+    case 3: return tensor_layer_norm(rows, 1, half, half);
+    case 4: return tensor_cross_entropy(row, label);
+    case 5:
+        return tensor_cross_entropy(rows, one, .weight = tensor_narrow(detached, 0, 0, 30000),
+                                    .label_smoothing = 0.1);
+    case 6: return tensor_cross_entropy(tensor_to(row, TENSOR_F64), label, .reduction = TENSOR_SUM);
+    case 7: return tensor_cross_entropy(tensor_log(tensor_clamp_min(row, 0)), none);
+    case 8: return tensor_nll_loss(row, label, .weight = detached);
+    case 9: return tensor_cross_entropy(few, labels);
+    case 10: return tensor_binary_cross_entropy(tensor_sigmoid(a), tensor_sigmoid(tensor_detach(w)));
+    case 11: return tensor_embedding(tensor_zeros_of(TENSOR_I64, 3), row);
+    case 12: return tensor_embedding(places, few, .padding_idx = 3);
+    case 13: return tensor_embedding(tensor_remainder_scalar(places, 5), tensor_narrow(few, 0, 0, 5));
+    case 14: return tensor_index_select(row, 0, none);
+    case 15: return tensor_index_add(row, 0, none, tensor_reshape(w, 1, 60000));
+    default: return tensor_index_copy(row, 0, none, tensor_reshape(w, 1, 60000));
+    }
+}
+
+static void ones_nets(ones_t *t, int kind) {
+    tensor_t *in[2], *y, *loss;
+    in[0] = tensor_requires_grad_(tensor_mul_scalar(t->x, 1e-3), 1);
+    in[1] = tensor_requires_grad_(tensor_flatten(tensor_clone(t->rows), 0, -1), 1);
+    y = ones_net(t, kind - ONES_NETS, in[0], in[1]);
+    loss = tensor_mean(tensor_mul(y, tensor_cos(y)));
+    CHECK(tensor_autograd_grad(&loss, 1, NULL, in, 2, &t->y[1], TENSOR_ALLOW_UNUSED) == 0);
+    t->y[0] = tensor_detach(y);
+    t->n = t->y[2] ? 3 : 2;
+}
+
 static void ones_step(ones_t *t, int kind) {
     tensor_scope_t scope = tensor_scope_begin();
     t->n = 1;
@@ -1003,8 +1054,10 @@ static void ones_step(ones_t *t, int kind) {
         ones_eigen(t, kind);
     } else if (kind < ONES_GRADIENTS) {
         ones_rows(t, kind);
-    } else {
+    } else if (kind < ONES_NETS) {
         ones_gradients(t, kind);
+    } else {
+        ones_nets(t, kind);
     }
     for (int i = 0; i < t->n; i++) { t->y[i] = tensor_keep(t->y[i]); }
     tensor_scope_end(scope);

@@ -13,11 +13,12 @@
 //   tensor_graph_export_c(g, "digits.c", &e);
 //
 // The file needs no library, no malloc and no libm. It has digits_init, and digits_step(in_0, in_1, out_0,
-// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares bits (a NaN
-// with any NaN), or numbers where the file's first lines say that results differ. Written are, in f32:
-// products, pointwise ops, sums, softmax, losses, dropout, convolutions and pools of lines and images, norms,
-// embeddings, indexing, attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op is an error that
-// names it.
+// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares them with
+// what this program's replays gave: bits (a NaN with any NaN) if the file has the numbers of the instruction
+// set that recorded them, portable or scalar. Otherwise the file's first lines say why they differ, and
+// numbers may differ by 1e-4 of 1 + their size (int8: 0.05). Written are, in f32: products, pointwise ops,
+// sums, softmax, losses, dropout, convolutions and pools of lines and images, norms, embeddings, indexing,
+// attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op is an error that names it.
 #ifndef KIT_EXPORT_C_H
 #define KIT_EXPORT_C_H
 
@@ -43,9 +44,10 @@ typedef struct kit_export_t {
 // Writes the step of a graph of the CPU as C. Parameters, optimizer states and all other tensors that are
 // older than the capture are in the file with the values they have now. A label that is out of range
 // makes NAME_step return 1 before it has changed a parameter; else it returns 0.
-// The file's numbers are, bit for bit, those that a replay gives: in a program of TENSOR_ISA=portable under
-// that, so they are the same on every processor; in other programs under TENSOR_ISA=scalar. Where some sums
-// are in another order, and with int8, they differ in last bits; the file's first lines say so.
+// The file's numbers are, bit for bit, those that a replay gives under TENSOR_ISA=portable if this program
+// runs under that, so they are the same on every processor; if it runs under any other instruction set, those
+// that a replay gives under TENSOR_ISA=scalar, and not those that it gives under this program's own. Where
+// some sums are in another order than either, and with int8, last bits differ; the file's first lines say so.
 //   path    receives the file; on an error it is as it was before
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step

@@ -237,6 +237,11 @@ KIT_TEXT_FN void kit_export__parameters(kit_export_state_t *x, const kit_export_
     if (!n && types) { kit_put(x, "void"); }
 }
 
+// Whether the kernels that record the test's values are those whose numbers the file has.
+KIT_TEXT_FN int kit_export__is_own(const kit_export_state_t *x) {
+    return x->lanes > 1 || strcmp(tensor_isa_name(), "scalar") == 0;
+}
+
 // The first lines, which say what the file is.
 KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, const char *name,
                                   uint64_t flash, uint64_t ram) {
@@ -266,6 +271,12 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     } else if (!e->int8) {
         kit_put(x, "// The numbers are those of TENSOR_ISA=%s, bit for bit.\n",
                 x->lanes > 1 ? "portable" : "scalar");
+    }
+    if (e->replays > 0 && !x->inexact && !e->int8 && !kit_export__is_own(x)) {
+        kit_put(x,
+                "// The values that its test compares with were recorded under TENSOR_ISA=%s, which adds in\n"
+                "// another order: the test accepts numbers that differ by 1e-4 of 1 + their size.\n",
+                tensor_isa_name());
     }
     kit_put(x, "// No function of libc is called. Compile without -ffast-math.\n"
                "#include <float.h>\n#include <stdint.h>\n\n"
@@ -349,9 +360,7 @@ KIT_TEXT_FN void kit_export__compare(kit_export_state_t *x, const kit_place_t *p
 // A program that repeats the steps.
 KIT_TEXT_FN int kit_export__test(kit_export_state_t *x, tensor_graph_t *g, const kit_export_t *e,
                                  const char *name) {
-    // Whether the order of sums is that of the kernels that record.
-    int own = x->lanes > 1 || strcmp(tensor_isa_name(), "scalar") == 0;
-    int exact = own && !x->inexact && !e->int8;
+    int exact = kit_export__is_own(x) && !x->inexact && !e->int8;
     tensor_generator_t rng = tensor_get_generator();
     kit_put(x, "\n#ifdef ");
     for (const char *c = name; *c; c++) { kit_put(x, "%c", *c >= 'a' && *c <= 'z' ? *c - 'a' + 'A' : *c); }

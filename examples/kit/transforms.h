@@ -276,10 +276,10 @@ tensor_t *kit_random_crop(tensor_generator_t *g, tensor_t *x, int64_t height, in
     const int64_t n = tensor_ndim(x) == 4 ? tensor_size(x, 0) : 0;
     const int64_t down = tensor_ndim(x) == 4 ? tensor_size(x, 2) + 2 * padding - height : 0;
     const int64_t right = tensor_ndim(x) == 4 ? tensor_size(x, 3) + 2 * padding - width : 0;
-    int wrong = padding < 0 || height < 1 || width < 1 || down < 0 || right < 0;
-    tensor_t *poison = kit_transforms__refuse(x, wrong,
-                                              "kit_random_crop: the window is larger than the picture "
-                                              "and its padding, or x is not [N, C, H, W]");
+    const int larger = down < 0 || right < 0, wrong = larger || padding < 0 || height < 1 || width < 1;
+    const char *what = "kit_random_crop: x is not [N, C, H, W], height or width < 1, or padding < 0";
+    if (larger) { what = "kit_random_crop: the window is larger than picture and padding; crop less"; }
+    tensor_t *poison = kit_transforms__refuse(x, wrong, what);
     if (poison) { return poison; }
     const int64_t dims[4] = {n, tensor_size(x, 1), height, width};
     tensor_generator_t own = kit_transforms__begin(g);
