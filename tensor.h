@@ -10024,7 +10024,8 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
         for (int i = 0; i < m; i += mr, ai += mr * ars) {
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
-            mr = TENSOR__MIN(mr0 + (i < high), m - i);
+            mr = mr0 + (i < high);
+            if (TENSOR__PASS == 3 && mr > m - i) { mr = m - i; }    // the last one may be lower
             fn = TENSOR__K(gemm_tiles)(mr, col);
 #if TENSOR__PASS != 3
             if (!whole) {
@@ -10734,8 +10735,10 @@ TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64
 // half the height, whole ones and a last one are faster (128 rows by a tenth), but for a last one of 1 to 3
 // rows, which takes as long as one of 4, behind few others. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
-    *high = 0;
-    if (mr == TENSOR__GEMM_HALVES && (rows > 4 * mr || rows % mr > 3)) { return mr; }
+    if (mr == TENSOR__GEMM_HALVES && (rows > 4 * mr || rows % mr > 3)) {
+        *high = 0;
+        return mr;
+    }
     int panels = (rows + mr - 1) / mr, h = mr, covered = mr * panels;
     // some steps at most; a division takes longer than a tiny product
     for (; covered > rows; covered -= panels) { h--; }
