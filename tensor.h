@@ -10041,6 +10041,7 @@ TENSOR__FN void TENSOR__K(gemm_tiny)(const tensor__gemm_t *g, int64_t ars, int64
             const tensor__gemm_tile_fn *fn;
             float *ci = c + i * g->crs;
             mr = mr0 + (i < high);
+            if (TENSOR__PASS == 3 && mr > m - i) { mr = m - i; }    // the last one may be lower
             fn = TENSOR__K(gemm_tiles)(mr, col);
 #if TENSOR__PASS != 3
             if (!whole) {
@@ -10717,6 +10718,7 @@ enum {
     TENSOR__GEMM_PANELS = 16,   // panels of A packed at a time
     TENSOR__GEMM_KS = 32,       // chunk of k where B is read in place and only once: 32 rows at a time
     TENSOR__GEMM_KD = 1024,     // chunk of k of the dot path: 6 rows of B in L1
+    TENSOR__GEMM_HALVES = 14,   // rows of the tiles whose lower ones are made of two: AVX-512
     TENSOR__GEMM_MR = 16,       // rows and columns of a tile, upper bounds over the passes
     TENSOR__GEMM_NR = 32,
     TENSOR__GEMM_SPLIT = 8,     // parts of k of a split sum, at least
@@ -10751,8 +10753,14 @@ TENSOR__INLINE int tensor__gemm_tiny(const tensor__gemm_t *g, int64_t ars, int64
         && g->m <= TENSOR__GEMM_TINY_K / 2 && g->n <= TENSOR__GEMM_TINY_K / 2;
 }
 
-// Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. -> the height; before row `high` one more
+// Panels of rows have equal heights: 13 rows are 7 + 6, not 12 + 1. Where tiles of 8 to 13 rows are two of
+// half the height, whole ones and a last one are faster (128 rows by a tenth), but for a last one of 1 to 3
+// rows, which takes as long as one of 4, behind few others. -> the height; before row `high` one more
 TENSOR__INLINE int tensor__gemm_height(int rows, int mr, int *high) {
+    if (mr == TENSOR__GEMM_HALVES && (rows > 4 * mr || rows % mr > 3)) {
+        *high = 0;
+        return mr;
+    }
     int panels = (rows + mr - 1) / mr, h = mr, covered = mr * panels;
     // some steps at most; a division takes longer than a tiny product
     for (; covered > rows; covered -= panels) { h--; }
