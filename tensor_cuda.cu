@@ -7386,7 +7386,8 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
 // block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
 // network has to leave the device. With channels innermost, threads that are neighbours have neighbouring
-// channels; a weight is laid out for that, images are not. Rejected: implicit GEMM here (cuDNN has it).
+// channels; the weight, whose input channels are innermost then, goes through shared memory where threads
+// have output channels. Rejected: implicit GEMM here (cuDNN has it); another copy of the weight.
 // On the CPU: >>impl-conv, >>impl-direct, >>impl-pool, >>impl-norm.
 // ------------------------------------------------------------------------------
 
@@ -7456,6 +7457,65 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
             }
         }
         ((T *)v.y)[i] = from_class<T>(sum);
+    }
+}
+
+// The same with channels innermost: a block has blockDim.x output channels of blockDim.y pixels. Pieces of
+// its channels' rows of the weight are laid out in shared memory, as neighbouring threads read them.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3) conv_forward_last(conv_t v) {
+    enum { PIECE = 4096 };
+    TCU_SHARED(T, weight, [PIECE]);
+    const window_t &g = v.g;
+    const int width = (int)blockDim.x, pitch = width + 1, own = (int)threadIdx.x;
+    const int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2], terms = v.cg * taps;
+    const int64_t room = PIECE / pitch;
+    const bool whole = taps <= room;            // channels to a piece, not taps
+    const int64_t piece = whole ? room / taps * taps : room;
+    const int64_t parts = (v.out.channels + width - 1) / width, pixels = v.images * v.out.pixels;
+    const int64_t tiles = (pixels + blockDim.y - 1) / blockDim.y * parts;
+
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int64_t first = tile % parts * width, o = first + own;
+        const int64_t i = tile / parts * blockDim.y + threadIdx.y, image = i / v.out.pixels;
+        const int64_t pixel = i % v.out.pixels, line = pixel / g.out[2];
+        const int64_t x = pixel % g.out[2] * g.stride[2] - g.pad[2];
+        const int64_t y = line % g.out[1] * g.stride[1] - g.pad[1];
+        const int64_t z = line / g.out[1] * g.stride[0] - g.pad[0];
+        const int64_t rows = least<int64_t>(width, v.out.channels - first);
+        const bool on = own < rows && i < pixels;
+        const T *from = (const T *)v.a + image * v.in.channels * v.in.pixels + o / v.og * v.cg;
+        int64_t ix = x, iy = y, iz = z;
+        int kx = 0, ky = 0, kz = 0;
+        C sum = v.bias && on ? to_class<C>(((const T *)v.bias)[o]) : C(0);
+
+        for (int64_t begin = 0; begin < terms; begin += piece) {
+            const int n = (int)least(piece, terms - begin), channels = whole ? n / (int)taps : 1;
+            for (int k = (int)threadIdx.y * width + own; k < (int)rows * n; k += THREADS) {
+                const int row = k / n, j = k % n;
+                const int64_t c = whole ? begin / taps + j % channels : (begin + j) / taps;
+                const int64_t tap = whole ? j / channels : (begin + j) % taps;
+                weight[(int)(c * taps + tap - begin) * pitch + row] =
+                    ((const T *)v.b)[(first + row) * v.w.out + c * v.w.in + tap * v.w.tap];
+            }
+            __syncthreads();
+            for (int j = 0; j < n && on; j++) {
+                if (iz >= 0 && iz < g.in[0] && iy >= 0 && iy < g.in[1] && ix >= 0 && ix < g.in[2]) {
+                    const int64_t at = (iz * g.in[1] + iy) * g.in[2] + ix;
+                    const C by = to_class<C>(weight[j * pitch + own]);
+                    sum = multiply_add<C>(to_class<C>(from[at * v.in.pixel]), by, sum);
+                }
+                ix += g.dilation[2];
+                if (++kx < g.kernel[2]) { continue; }
+                kx = 0, ix = x, iy += g.dilation[1];
+                if (++ky < g.kernel[1]) { continue; }
+                ky = 0, iy = y, iz += g.dilation[0];
+                if (++kz < g.kernel[0]) { continue; }
+                kz = 0, iz = z, from += v.in.channel;
+            }
+            __syncthreads();
+        }
+        if (on) { ((T *)v.y)[i * v.out.channels + o] = from_class<T>(sum); }
     }
 }
 
@@ -11329,6 +11389,14 @@ template <class T, class C> static int convolve(const place_t &at, int id, const
         const grid_t grid = {grid_for(at, v.n / v.cg * parts, 1), dim3(width, THREADS / width)};
         return launch(at, grid, conv_weight<T, C>, v);
     }
+    if (v.last && id < NN_OP_CONV_TRANSPOSE1D) {
+        unsigned width = 1;
+        while (width < WARP && width < v.out.channels) { width *= 2; }
+        const int64_t parts = (v.out.channels + width - 1) / width, height = THREADS / width;
+        const int64_t tiles = (v.images * v.out.pixels + height - 1) / height * parts;
+        const grid_t grid = {grid_for(at, tiles, 1), dim3(width, THREADS / width)};
+        return launch(at, grid, conv_forward_last<T, C>, v);
+    }
     auto *kernel = id >= NN_OP_CONV_TRANSPOSE1D ? conv_input<T, C> : conv_forward<T, C>;
     return launch(at, threads_for(at, v.n), kernel, v);
 }
@@ -11339,24 +11407,6 @@ template <class C> static int image_columns(const place_t &at, tensor_call_t *c)
     return !y.numel ? 0
                     : launch(at, threads_for(at, y.numel), kernel, c->p->window, (C *)y.data,
                              (const C *)x.data, y.numel);
-}
-
-// Lays the weight out anew in `to`, one of its first two dims innermost, then the window, then the other.
-static int turn_weight(const place_t &at, conv_t *v, const tensor_arg_t &w, int inner, void *to) {
-    int64_t strides[TENSOR_MAX_DIMS], step = w.dims[inner];
-    tensor_arg_t turned = w;
-    turned.data = to;
-    turned.strides = strides;
-    turned.contiguous = 0;
-    strides[inner] = 1;
-    for (int d = w.ndim - 1; d > 1; d--) {
-        strides[d] = step;
-        step *= w.dims[d];
-    }
-    strides[1 - inner] = step;
-    v->b = to;
-    v->w = {strides[0], strides[1], w.dims[inner]};
-    return copy(at, turned, w);
 }
 
 static conv_t conv_of(const tensor_call_t *c, const tensor_arg_t &weight, bool last) {
@@ -11387,7 +11437,7 @@ static int native_conv(const place_t &at, tensor_call_t *c);
 // By the kernels here.
 static int own_conv(const place_t &at, tensor_call_t *c) {
     const int id = c->row->id;
-    const bool of_weight = id == NN_OP_CONV_WEIGHT, input = !of_weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const bool of_weight = id == NN_OP_CONV_WEIGHT;
     const tensor_arg_t &y = c->arg[c->nin], &w = c->arg[of_weight ? 2 : 1];
     const bool dense = is_dense(c);
     const bool last = !dense && innermost(c->arg[0]) && innermost(of_weight ? c->arg[1] : y);
@@ -11402,11 +11452,6 @@ static int own_conv(const place_t &at, tensor_call_t *c) {
     v.w.out = v.cg * taps;
     v.w.in = w_last ? 1 : taps;
     v.w.tap = w_last ? v.cg : 1;
-    const bool turns = last && !of_weight && !(input && w_last);
-    scratch_t scratch(c, turns ? (uint64_t)(w.numel * size_of(w.dtype)) : 0);
-    int code = scratch.code;
-    if (turns && !code) { code = turn_weight(at, &v, w, input ? 1 : 0, scratch.at); }
-    if (code) { return code; }
     return by_float(c->arg[0].dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         return convolve<T, class_t<T>>(at, id, v);
