@@ -4932,7 +4932,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
                 if (e < a.e) { score += query[i] * to_class<C>(k[j * a.key_step + e]); }
             }
             score = warp_sum(score);
-            C above = score > top ? score : top;
+            C above = score > top || score != score ? score : top;
             C left = above == -INFINITY ? C(1) : w_exp(top - above), weight = w_exp(score - above);
             if (above == -INFINITY) { weight = 0; }
             top = above;
