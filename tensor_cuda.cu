@@ -2099,6 +2099,14 @@ template <class F> inline int by_float(int dtype, F f) {
     }
 }
 
+template <class F> inline int by_half(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F16: return f(type_t<f16>());
+    case TENSOR_BF16: return f(type_t<bf16>());
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+}
+
 template <class F> inline int by_class(int dtype, F f) {
     switch (class_of(dtype)) {
     case 0: return f(type_t<float>());
@@ -3497,35 +3505,44 @@ template <class T> __device__ inline T dropped(T x, uint32_t word, uint32_t keep
 }
 
 // As the op add has it.
-template <class T> __device__ inline T added(T a, T b) {
+template <class T, class U> __device__ inline T added(T a, U b) {
     typedef class_t<T> C;
     return from_class<T>(w_add(to_class<C>(a), to_class<C>(b)));
 }
 
-// y = dropout(x); ADDS: more + that.
-template <class T, bool ADDS> __global__ void __launch_bounds__(THREADS, 4)
-drop_out(T *y, const T *more, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+// y = dropout(x); ADDS: more + that, and x may be of a half dtype where the others are f32.
+template <class T, bool ADDS, class U = T> __global__ void __launch_bounds__(THREADS, 4)
+drop_out(T *y, const T *more, const U *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
     const bool wide = aligned16(x) && aligned16(y) && (!ADDS || aligned16(more));
     for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
         if (wide && q * 4 + 4 <= n) {
-            pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q], to;
+            const pack_t<U, 4> v = ((const pack_t<U, 4> *)x)[q];
+            pack_t<T, 4> to;
             if (ADDS) { to = ((const pack_t<T, 4> *)more)[q]; }
             TCU_UNROLL
             for (int k = 0; k < 4; k++) {
-                v.v[k] = dropped(v.v[k], word[k], keep, scale);
-                if (ADDS) { v.v[k] = added(to.v[k], v.v[k]); }
+                const U kept = dropped(v.v[k], word[k], keep, scale);
+                if constexpr (ADDS) {
+                    to.v[k] = added(to.v[k], kept);
+                } else {
+                    to.v[k] = kept;
+                }
             }
-            ((pack_t<T, 4> *)y)[q] = v;
+            ((pack_t<T, 4> *)y)[q] = to;
             continue;
         }
         for (int k = 0; k < 4; k++) {
             const int64_t i = q * 4 + k;
             if (i >= n) { continue; }
-            const T v = dropped(x[i], word[k], keep, scale);
-            y[i] = ADDS ? added(more[i], v) : v;
+            const U kept = dropped(x[i], word[k], keep, scale);
+            if constexpr (ADDS) {
+                y[i] = added(more[i], kept);
+            } else {
+                y[i] = kept;
+            }
         }
     }
 }
@@ -3538,12 +3555,19 @@ struct dropout_t {
     bool drops;
 };
 
-// y = dropout(x), or more + that. All are dense and of one dtype.
+// y = dropout(x), or more + that. All are dense, and of one dtype but for x, see the kernel.
 inline int drop_out_of(const place_t &at, const tensor_arg_t &y, const tensor_arg_t *more,
                        const tensor_arg_t &x, const dropout_t &d) {
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
     const void *before = more ? more->data : nullptr;
     if (!x.numel) { return 0; }
+    if (x.dtype != y.dtype) {
+        return by_half(x.dtype, [&](auto type) {
+            typedef TCU_TYPE(type) U;
+            return launch(at, grid, drop_out<float, true, U>, (float *)y.data, (const float *)before,
+                          (const U *)x.data, x.numel, d.rng, d.keep, d.scale);
+        });
+    }
     return by_float(x.dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         auto *kernel = more ? drop_out<T, true> : drop_out<T, false>;
@@ -4609,29 +4633,41 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
     }
 }
 
-// The same of sum = x + dropout(y), which is rounded first, as an op of its own would. DROPS: p is not 0.
-template <class T, bool DROPS, class C = class_t<T>>
+// Where rows are: `inner` of them `step` elements apart, then again from `outer` elements on. inner 0: one
+// after the other.
+struct lines_t {
+    uint32_t inner;
+    int64_t step, outer;
+    __device__ int64_t at(int64_t r) const {
+        return inner ? (uint32_t)r / inner * outer + (uint32_t)r % inner * step : r * step;
+    }
+};
+
+// The same of sum = x + dropout(y), which is rounded first, as an op of its own would. DROPS: p is not 0. y
+// may be of a half dtype where the others are f32, and its rows anywhere.
+template <class T, bool DROPS, class U = T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
-    add_layer_norm_rows(norm_of_t<T> o, T *sum, const T *x, const T *y, rng_t random, uint32_t keep,
-                        double scale) {
+    add_layer_norm_rows(norm_of_t<T> o, T *sum, const T *x, const U *y, lines_t lines, rng_t random,
+                        uint32_t keep, double scale) {
     constexpr int V = lanes_of<T>;
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     const tensor_generator_t g = DROPS ? random.now() : tensor_generator_t();
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < o.rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         const int64_t r = r0 + threadIdx.y, n = r < o.rows ? o.columns : 0;
+        const U *line = y + lines.at(r);
         row_t<T, true> row({x + r * o.columns}, n, l);
         TCU_UNROLL
         for (int k = 0; k < HELD; k++) {
             if (row.at(k) >= n) { continue; }
             const int64_t at = r * o.columns + row.at(k);
-            const pack_t<T, V> more = *(const pack_t<T, V> *)(y + at);
+            const pack_t<U, V> more = *(const pack_t<U, V> *)(line + row.at(k));
             pack_t<T, V> out;
             uint32_t word[4];
             TCU_UNROLL
             for (int i = 0; i < V; i++) {
                 if (DROPS && i % 4 == 0) { philox(g, (uint64_t)(at + i) >> 2, word); }
-                T v = more.v[i];
+                U v = more.v[i];
                 if (DROPS) { v = dropped(v, word[V < 4 ? (at + i) & 3 : i & 3], keep, scale); }
                 out.v[i] = added(row.pack[k][0].v[i], v);
             }
@@ -5158,26 +5194,47 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
     });
 }
 
-// sum = x + dropout(y), and its layer norm y; of rows that no block holds by two kernels.
+// Whether a's rows may be read V elements at a time; where they are.
+inline bool lines_of(const tensor_arg_t &a, int64_t rows, int64_t columns, int64_t V, lines_t *lines) {
+    *lines = {0, columns, 0};
+    if (a.contiguous) { return true; }
+    if (a.ndim != 3 || a.dims[2] != columns || a.strides[2] != 1 || rows > INT32_MAX) { return false; }
+    *lines = {(uint32_t)a.dims[1], a.strides[1], a.strides[0]};
+    return a.strides[0] % V == 0 && a.strides[1] % V == 0;
+}
+
+// sum = x + dropout(y), and its layer norm y -> UNSUPPORTED where no block holds a row
 inline int add_layer_norm(const place_t &at, const tensor_arg_t &sum, const tensor_arg_t &y, void *mean,
                           void *rstd, const tensor_arg_t &x, const tensor_arg_t &more, const void *w,
                           const void *b, int64_t rows, int64_t columns, double eps, const dropout_t &d) {
-    if (!rows || !columns) { return 0; }
     const void *const all[5] = {y.data, w, b, sum.data, more.data};
     bool holds = true;
     for (const void *p : all) { holds = holds && aligned16(p); }
-    const int code = by_float(x.dtype, [&](auto type) {
+    return by_float(x.dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         typedef class_t<T> C;
+        lines_t lines;
         const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
         const norm_of_t<T> o = {(T *)y.data, (C *)mean, (C *)rstd, (const C *)w, (const C *)b, rows, columns,
                                 (C)eps, false};
-        if (!holds) { return drop_out_of(at, sum, &x, more, d); }
-        auto *kernel = d.drops ? add_layer_norm_rows<T, true> : add_layer_norm_rows<T, false>;
-        return launch(at, g, kernel, o, (T *)sum.data, (const T *)x.data, (const T *)more.data, d.rng, d.keep,
-                      d.scale);
+        holds = holds && lines_of(more, rows, columns, lanes_of<T>, &lines);
+        if (!holds) { return (int)TENSOR_ERR_UNSUPPORTED; }
+        auto run = [&](auto *kernel, const auto *from) {
+            return launch(at, g, kernel, o, (T *)sum.data, (const T *)x.data, from, lines, d.rng, d.keep,
+                          d.scale);
+        };
+        if constexpr (same_type<T, float>::value) {
+            if (more.dtype != x.dtype) {
+                return by_half(more.dtype, [&](auto narrow) {
+                    typedef TCU_TYPE(narrow) U;
+                    return run(d.drops ? add_layer_norm_rows<T, true, U> : add_layer_norm_rows<T, false, U>,
+                               (const U *)more.data);
+                });
+            }
+        }
+        return run(d.drops ? add_layer_norm_rows<T, true> : add_layer_norm_rows<T, false>,
+                   (const T *)more.data);
     });
-    return code || holds ? code : layer_norm(at, y, mean, rstd, sum, w, b, rows, columns, eps, false);
 }
 
 // Rows that one block sums for the gradients of weight and bias: part of the result's definition.
@@ -11359,9 +11416,33 @@ static int native_add_norm(const place_t &at, tensor_call_t *c) {
     enum { X, Y, WEIGHT, BIAS, SUM, NORMED, MEAN, RSTD };
     const tensor_arg_t *a = c->arg;
     const tensor_layer_norm_params_t &p = c->p->layer_norm;
-    if (!is_dense(c)) { return NONE; }
-    return add_layer_norm(at, a[SUM], a[NORMED], a[MEAN].data, a[RSTD].data, a[X], a[Y], a[WEIGHT].data,
-                          a[BIAS].data, a[MEAN].numel, p.columns, p.eps, dropout_of(c, p.dropout));
+    const int64_t rows = a[MEAN].numel;
+    for (int k = 0; k < 8; k++) {
+        if (k != Y && a[k].data && !a[k].contiguous) { return NONE; }
+    }
+    if (!rows || !p.columns) { return 0; }
+    const dropout_t d = dropout_of(c, p.dropout);
+    int code = add_layer_norm(at, a[SUM], a[NORMED], a[MEAN].data, a[RSTD].data, a[X], a[Y], a[WEIGHT].data,
+                              a[BIAS].data, rows, p.columns, p.eps, d);
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    if (d.drops) {
+        int64_t strides[3] = {a[Y].dims[1] * a[Y].dims[2], a[Y].dims[2], 1};
+        scratch_t scratch(c, a[Y].contiguous ? 0 : (uint64_t)(a[Y].numel * size_of(a[Y].dtype)));
+        tensor_arg_t y = a[Y];
+        code = scratch.code;
+        if (!code && !y.contiguous) {
+            y.data = scratch.at;
+            y.strides = strides;
+            y.contiguous = 1;
+            code = copy(at, y, a[Y]);
+        }
+        if (!code) { code = drop_out_of(at, a[SUM], &a[X], y, d); }
+    } else {
+        const tensor_arg_t o[3] = {a[SUM], a[X], a[Y]};
+        code = pointwise(at, TENSOR_OP_ADD, o, 2, a[SUM].dtype, nullptr);
+    }
+    return code ? code : layer_norm(at, a[NORMED], a[MEAN].data, a[RSTD].data, a[SUM], a[WEIGHT].data,
+                                    a[BIAS].data, rows, p.columns, p.eps, false);
 }
 
 static int native_norm(const place_t &at, tensor_call_t *c) {

@@ -1340,20 +1340,24 @@ static void hear_sums(void *user, const tensor_profiler_call_t *call) {
 static int same_numbers(tensor_t *a, tensor_t *b) { return a && b && tensor_equal(off(a), off(b)); }
 static void residuals(void) {
     enum { GRADS = 6 };
-    static const tensor_dtype_t dtypes[4] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    static const tensor_dtype_t dtypes[6] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16, TENSOR_F32,
+                                             TENSOR_F32};
+    static const tensor_dtype_t casts[6] = {TENSOR_DTYPE_NONE, TENSOR_DTYPE_NONE, TENSOR_DTYPE_NONE,
+                                            TENSOR_DTYPE_NONE, TENSOR_F16, TENSOR_BF16};
     static const char *const names[GRADS - 1] = {"linear1.weight", "norm1.weight", "norm2.bias",
                                                  "norm3.weight", "self_attn.out_proj.weight"};
     static const int64_t widths[3] = {8, 10, 24};       // rows of halves that a block holds, or does not
     int which, way, k;
-    for (which = 0; which < 4 * 3 * 2 * 3; which++) {
-        const tensor_dtype_t dtype = dtypes[which % 4];
-        const int64_t width = widths[which / 4 % 3];
-        const int norm_first = which / 12 % 2, mode = which / 24;       // dropout, none, in evaluation
+    for (which = 0; which < 6 * 3 * 2 * 3; which++) {
+        const tensor_dtype_t dtype = dtypes[which % 6], cast = casts[which % 6];
+        const int64_t width = widths[which / 6 % 3];
+        const int norm_first = which / 18 % 2, mode = which / 36;       // dropout, none, in evaluation
+        const int batch_first = (which / 6 % 3 + norm_first + mode) % 2;
         const tensor_profiler_t notes = {NULL, hear_sums, NULL, NULL, NULL, NULL, NULL, NULL};
 #ifdef TEST_CUDA
         const int fused = 1;
 #else
-        const int fused = which % 4 < 2;        // this device has no halves
+        const int fused = which % 6 < 2;        // this device has no halves
 #endif
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *y[2], *grad[2][GRADS];
@@ -1365,7 +1369,7 @@ static void residuals(void) {
             tensor_manual_seed(9);
             m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .norm_first = norm_first,
                                              .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
-                                             .batch_first = mode != 0);
+                                             .batch_first = batch_first);
             x = tensor_to(tensor_randn(2, 2, width), dtype);
             memory = tensor_to(tensor_randn(2, 2, width), dtype);
             nn_to(m, dtype), nn_to(m, TENSOR_CUDA);
@@ -1378,7 +1382,8 @@ static void residuals(void) {
             }
             memset(sums, 0, sizeof sums);
             (void)tensor_profiler_set(&notes);
-            y[way] = nn_transformer_forward(m, wanted[0], on(memory));
+            tensor_scope_t scope_of_cast = tensor_scope_begin_autocast(cast);
+            y[way] = tensor_scope_return(scope_of_cast, nn_transformer_forward(m, wanted[0], on(memory)));
             (void)tensor_profiler_set(NULL);
             memcpy(counts[way], sums, sizeof sums);
             g = tensor_sum(tensor_mul(y[way], y[way]));
