@@ -2099,6 +2099,14 @@ template <class F> inline int by_float(int dtype, F f) {
     }
 }
 
+template <class F> inline int by_half(int dtype, F f) {
+    switch (dtype) {
+    case TENSOR_F16: return f(type_t<f16>());
+    case TENSOR_BF16: return f(type_t<bf16>());
+    default: return TENSOR_ERR_UNSUPPORTED;
+    }
+}
+
 template <class F> inline int by_class(int dtype, F f) {
     switch (class_of(dtype)) {
     case 0: return f(type_t<float>());
@@ -2451,7 +2459,60 @@ TCU_WORD1(w_tanh, tanhf(a), tanh(a))
 TCU_WORD1(w_sigmoid, 1 / (1 + expf(-a)), 1 / (1 + exp(-a)))
 TCU_WORD1(w_erf, erff(a), erf(a))
 TCU_WORD1(w_erfc, erfcf(a), erfc(a))
-TCU_WORD1(w_gelu, 0.5f * a * erfcf(-0.70710678118654752f * a), 0.5 * a * erfc(-0.70710678118654752 * a))
+
+// Of f32, what gelu and its slope are made of: two thirds of the instructions that erfcf takes, and where
+// erfc is small its argument's rounding is not the result's. Below 6 ulp, and what the two approximations
+// add.
+#ifdef __CUDA_ARCH__
+__device__ inline float quick_inverse(float a) {
+    float r;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+__device__ inline float quick_exp2(float a) {
+    float r;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(a));
+    return r;
+}
+#else
+__device__ inline float quick_inverse(float a) { return 1 / a; }
+__device__ inline float quick_exp2(float a) { return exp2f(a); }
+#endif
+
+// scale erfc(z), 0 <= z <= 10.3, for square + rest = z^2: e^-(z^2) d P(q), d = 1 / (z + 3), q = (z - 3) d,
+// with the polynomial of >>simd-math. What rounding took from the exponent comes last.
+__device__ inline float tail_of(float z, float square, float rest, float scale) {
+    const float LOG2E = 1.44269502f, LOG2E_LN2_REST = 1.33498136e-8f, LN2 = 0.693147182f;
+    const float w = z + 3.0f, d = quick_inverse(w), q = (w - 6.0f) * d, t = square * -LOG2E;
+    const float lost = fmaf(LN2, fmaf(square, -LOG2E, -t), fmaf(square, -LOG2E_LN2_REST, -rest));
+    float p = fmaf(-0.000315149344f, q, -0.000470321713f);
+    p = fmaf(p, q, 0.00307131954f);
+    p = fmaf(p, q, -0.00123989f);
+    p = fmaf(p, q, -0.0268374793f);
+    p = fmaf(p, q, 0.11953342f);
+    p = fmaf(p, q, -0.31046623f);
+    p = fmaf(p, q, 0.590227842f);
+    p = fmaf(p, q, -0.88339448f);
+    p = fmaf(p, q, 1.07400692f);
+    const float r = scale * (p * d) * quick_exp2(t);
+    return fmaf(r, lost, r);
+}
+
+// Nothing cancels: x Phi(x) = max(x, 0) - |x| erfc(|x| / sqrt 2) / 2.
+__device__ inline float w_gelu(float x) {
+    const float a = fminf(fabsf(x), 14.5f), s = a * a;
+    const float g = tail_of(0.70710678f * a, 0.5f * s, 0.5f * fmaf(a, a, -s), 0.5f * a);
+    return (x < 0 ? -0.0f : x) - g;
+}
+__device__ inline double w_gelu(double a) { return 0.5 * a * erfc(-0.70710678118654752 * a); }
+
+// erfc in gelu's slope, whose other term is NaN where x is.
+__device__ inline float gelu_erfc(float x) {
+    const float a = fminf(fabsf(x), 10.25f), s = a * a;
+    const float r = tail_of(a, s, fmaf(a, a, -s), 1.0f);
+    return x < 0 ? 2 - r : r;
+}
+__device__ inline double gelu_erfc(double a) { return erfc(a); }
 __device__ inline int64_t w_floor(int64_t a) { return a; }
 __device__ inline int64_t w_ceil(int64_t a) { return a; }
 __device__ inline int64_t w_trunc(int64_t a) { return a; }
@@ -2962,6 +3023,8 @@ struct back_rows_t {
             const C a = x[0], b = x[1], c = x[2], y = x[3], g = x[4];                                              \
             (void)a, (void)b, (void)c, (void)y, (void)g, (void)p; text }                                           \
     };
+#undef F_ERFC
+#define F_ERFC(x) gelu_erfc(x)
 #define TCU_X1(ID, name, kind, f, dA, ...) TCU_DERIVE(name, TCU_D(0, dA))
 #define TCU_X2(ID, name, kind, f, dA, dB, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB))
 #define TCU_X3(ID, name, kind, f, dA, dB, dC, ...) TCU_DERIVE(name, TCU_D(0, dA) TCU_D(1, dB) TCU_D(2, dC))
@@ -3442,35 +3505,44 @@ template <class T> __device__ inline T dropped(T x, uint32_t word, uint32_t keep
 }
 
 // As the op add has it.
-template <class T> __device__ inline T added(T a, T b) {
+template <class T, class U> __device__ inline T added(T a, U b) {
     typedef class_t<T> C;
     return from_class<T>(w_add(to_class<C>(a), to_class<C>(b)));
 }
 
-// y = dropout(x); ADDS: more + that.
-template <class T, bool ADDS> __global__ void __launch_bounds__(THREADS, 4)
-drop_out(T *y, const T *more, const T *x, int64_t n, rng_t r, uint32_t keep, double scale) {
+// y = dropout(x); ADDS: more + that, and x may be of a half dtype where the others are f32.
+template <class T, bool ADDS, class U = T> __global__ void __launch_bounds__(THREADS, 4)
+drop_out(T *y, const T *more, const U *x, int64_t n, rng_t r, uint32_t keep, double scale) {
     tensor_generator_t g = r.now();
     const bool wide = aligned16(x) && aligned16(y) && (!ADDS || aligned16(more));
     for (int64_t q = thread_index(); q * 4 < n; q += thread_count()) {
         uint32_t word[4];
         philox(g, (uint64_t)q, word);
         if (wide && q * 4 + 4 <= n) {
-            pack_t<T, 4> v = ((const pack_t<T, 4> *)x)[q], to;
+            const pack_t<U, 4> v = ((const pack_t<U, 4> *)x)[q];
+            pack_t<T, 4> to;
             if (ADDS) { to = ((const pack_t<T, 4> *)more)[q]; }
             TCU_UNROLL
             for (int k = 0; k < 4; k++) {
-                v.v[k] = dropped(v.v[k], word[k], keep, scale);
-                if (ADDS) { v.v[k] = added(to.v[k], v.v[k]); }
+                const U kept = dropped(v.v[k], word[k], keep, scale);
+                if constexpr (ADDS) {
+                    to.v[k] = added(to.v[k], kept);
+                } else {
+                    to.v[k] = kept;
+                }
             }
-            ((pack_t<T, 4> *)y)[q] = v;
+            ((pack_t<T, 4> *)y)[q] = to;
             continue;
         }
         for (int k = 0; k < 4; k++) {
             const int64_t i = q * 4 + k;
             if (i >= n) { continue; }
-            const T v = dropped(x[i], word[k], keep, scale);
-            y[i] = ADDS ? added(more[i], v) : v;
+            const U kept = dropped(x[i], word[k], keep, scale);
+            if constexpr (ADDS) {
+                y[i] = added(more[i], kept);
+            } else {
+                y[i] = kept;
+            }
         }
     }
 }
@@ -3483,12 +3555,19 @@ struct dropout_t {
     bool drops;
 };
 
-// y = dropout(x), or more + that. All are dense and of one dtype.
+// y = dropout(x), or more + that. All are dense, and of one dtype but for x, see the kernel.
 inline int drop_out_of(const place_t &at, const tensor_arg_t &y, const tensor_arg_t *more,
                        const tensor_arg_t &x, const dropout_t &d) {
     const grid_t grid = threads_for(at, (x.numel + 3) / 4);
     const void *before = more ? more->data : nullptr;
     if (!x.numel) { return 0; }
+    if (x.dtype != y.dtype) {
+        return by_half(x.dtype, [&](auto type) {
+            typedef TCU_TYPE(type) U;
+            return launch(at, grid, drop_out<float, true, U>, (float *)y.data, (const float *)before,
+                          (const U *)x.data, x.numel, d.rng, d.keep, d.scale);
+        });
+    }
     return by_float(x.dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         auto *kernel = more ? drop_out<T, true> : drop_out<T, false>;
@@ -4554,29 +4633,41 @@ __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 3 : 4)
     }
 }
 
-// The same of sum = x + dropout(y), which is rounded first, as an op of its own would. DROPS: p is not 0.
-template <class T, bool DROPS, class C = class_t<T>>
+// Where rows are: `inner` of them `step` elements apart, then again from `outer` elements on. inner 0: one
+// after the other.
+struct lines_t {
+    uint32_t inner;
+    int64_t step, outer;
+    __device__ int64_t at(int64_t r) const {
+        return inner ? (uint32_t)r / inner * outer + (uint32_t)r % inner * step : r * step;
+    }
+};
+
+// The same of sum = x + dropout(y), which is rounded first, as an op of its own would. DROPS: p is not 0. y
+// may be of a half dtype where the others are f32, and its rows anywhere.
+template <class T, bool DROPS, class U = T, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3)
-    add_layer_norm_rows(norm_of_t<T> o, T *sum, const T *x, const T *y, rng_t random, uint32_t keep,
-                        double scale) {
+    add_layer_norm_rows(norm_of_t<T> o, T *sum, const T *x, const U *y, lines_t lines, rng_t random,
+                        uint32_t keep, double scale) {
     constexpr int V = lanes_of<T>;
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     const tensor_generator_t g = DROPS ? random.now() : tensor_generator_t();
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < o.rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         const int64_t r = r0 + threadIdx.y, n = r < o.rows ? o.columns : 0;
+        const U *line = y + lines.at(r);
         row_t<T, true> row({x + r * o.columns}, n, l);
         TCU_UNROLL
         for (int k = 0; k < HELD; k++) {
             if (row.at(k) >= n) { continue; }
             const int64_t at = r * o.columns + row.at(k);
-            const pack_t<T, V> more = *(const pack_t<T, V> *)(y + at);
+            const pack_t<U, V> more = *(const pack_t<U, V> *)(line + row.at(k));
             pack_t<T, V> out;
             uint32_t word[4];
             TCU_UNROLL
             for (int i = 0; i < V; i++) {
                 if (DROPS && i % 4 == 0) { philox(g, (uint64_t)(at + i) >> 2, word); }
-                T v = more.v[i];
+                U v = more.v[i];
                 if (DROPS) { v = dropped(v, word[V < 4 ? (at + i) & 3 : i & 3], keep, scale); }
                 out.v[i] = added(row.pack[k][0].v[i], v);
             }
@@ -4932,7 +5023,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
                 if (e < a.e) { score += query[i] * to_class<C>(k[j * a.key_step + e]); }
             }
             score = warp_sum(score);
-            C above = score > top ? score : top;
+            C above = score > top || score != score ? score : top;
             C left = above == -INFINITY ? C(1) : w_exp(top - above), weight = w_exp(score - above);
             if (above == -INFINITY) { weight = 0; }
             top = above;
@@ -5103,26 +5194,47 @@ inline int layer_norm(const place_t &at, const tensor_arg_t &y, void *mean, void
     });
 }
 
-// sum = x + dropout(y), and its layer norm y; of rows that no block holds by two kernels.
+// Whether a's rows may be read V elements at a time; where they are.
+inline bool lines_of(const tensor_arg_t &a, int64_t rows, int64_t columns, int64_t V, lines_t *lines) {
+    *lines = {0, columns, 0};
+    if (a.contiguous) { return true; }
+    if (a.ndim != 3 || a.dims[2] != columns || a.strides[2] != 1 || rows > INT32_MAX) { return false; }
+    *lines = {(uint32_t)a.dims[1], a.strides[1], a.strides[0]};
+    return a.strides[0] % V == 0 && a.strides[1] % V == 0;
+}
+
+// sum = x + dropout(y), and its layer norm y -> UNSUPPORTED where no block holds a row
 inline int add_layer_norm(const place_t &at, const tensor_arg_t &sum, const tensor_arg_t &y, void *mean,
                           void *rstd, const tensor_arg_t &x, const tensor_arg_t &more, const void *w,
                           const void *b, int64_t rows, int64_t columns, double eps, const dropout_t &d) {
-    if (!rows || !columns) { return 0; }
     const void *const all[5] = {y.data, w, b, sum.data, more.data};
     bool holds = true;
     for (const void *p : all) { holds = holds && aligned16(p); }
-    const int code = by_float(x.dtype, [&](auto type) {
+    return by_float(x.dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         typedef class_t<T> C;
+        lines_t lines;
         const grid_t g = held_rows_for<T>(at, (const T *)x.data, rows, columns, &holds);
         const norm_of_t<T> o = {(T *)y.data, (C *)mean, (C *)rstd, (const C *)w, (const C *)b, rows, columns,
                                 (C)eps, false};
-        if (!holds) { return drop_out_of(at, sum, &x, more, d); }
-        auto *kernel = d.drops ? add_layer_norm_rows<T, true> : add_layer_norm_rows<T, false>;
-        return launch(at, g, kernel, o, (T *)sum.data, (const T *)x.data, (const T *)more.data, d.rng, d.keep,
-                      d.scale);
+        holds = holds && lines_of(more, rows, columns, lanes_of<T>, &lines);
+        if (!holds) { return (int)TENSOR_ERR_UNSUPPORTED; }
+        auto run = [&](auto *kernel, const auto *from) {
+            return launch(at, g, kernel, o, (T *)sum.data, (const T *)x.data, from, lines, d.rng, d.keep,
+                          d.scale);
+        };
+        if constexpr (same_type<T, float>::value) {
+            if (more.dtype != x.dtype) {
+                return by_half(more.dtype, [&](auto narrow) {
+                    typedef TCU_TYPE(narrow) U;
+                    return run(d.drops ? add_layer_norm_rows<T, true, U> : add_layer_norm_rows<T, false, U>,
+                               (const U *)more.data);
+                });
+            }
+        }
+        return run(d.drops ? add_layer_norm_rows<T, true> : add_layer_norm_rows<T, false>,
+                   (const T *)more.data);
     });
-    return code || holds ? code : layer_norm(at, y, mean, rstd, sum, w, b, rows, columns, eps, false);
 }
 
 // Rows that one block sums for the gradients of weight and bias: part of the result's definition.
@@ -7386,7 +7498,8 @@ inline int product(const place_t &at, const tensor_arg_t &y, const tensor_arg_t 
 // cuDNN does convolutions if it is available. Otherwise plain kernels do, with one thread per result (one
 // block per element of a weight's gradient, or per plane's statistics) and sums in a fixed order, so that no
 // network has to leave the device. With channels innermost, threads that are neighbours have neighbouring
-// channels; a weight is laid out for that, images are not. Rejected: implicit GEMM here (cuDNN has it).
+// channels; the weight, whose input channels are innermost then, goes through shared memory where threads
+// have output channels. Rejected: implicit GEMM here (cuDNN has it); another copy of the weight.
 // On the CPU: >>impl-conv, >>impl-direct, >>impl-pool, >>impl-norm.
 // ------------------------------------------------------------------------------
 
@@ -7456,6 +7569,65 @@ template <class T, class C> __global__ void __launch_bounds__(THREADS, 4) conv_f
             }
         }
         ((T *)v.y)[i] = from_class<T>(sum);
+    }
+}
+
+// The same with channels innermost: a block has blockDim.x output channels of blockDim.y pixels. Pieces of
+// its channels' rows of the weight are laid out in shared memory, as neighbouring threads read them.
+template <class T, class C>
+__global__ void __launch_bounds__(THREADS, same_type<C, double>::value ? 2 : 3) conv_forward_last(conv_t v) {
+    enum { PIECE = 4096 };
+    TCU_SHARED(T, weight, [PIECE]);
+    const window_t &g = v.g;
+    const int width = (int)blockDim.x, pitch = width + 1, own = (int)threadIdx.x;
+    const int64_t taps = g.kernel[0] * g.kernel[1] * g.kernel[2], terms = v.cg * taps;
+    const int64_t room = PIECE / pitch;
+    const bool whole = taps <= room;            // channels to a piece, not taps
+    const int64_t piece = whole ? room / taps * taps : room;
+    const int64_t parts = (v.out.channels + width - 1) / width, pixels = v.images * v.out.pixels;
+    const int64_t tiles = (pixels + blockDim.y - 1) / blockDim.y * parts;
+
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        const int64_t first = tile % parts * width, o = first + own;
+        const int64_t i = tile / parts * blockDim.y + threadIdx.y, image = i / v.out.pixels;
+        const int64_t pixel = i % v.out.pixels, line = pixel / g.out[2];
+        const int64_t x = pixel % g.out[2] * g.stride[2] - g.pad[2];
+        const int64_t y = line % g.out[1] * g.stride[1] - g.pad[1];
+        const int64_t z = line / g.out[1] * g.stride[0] - g.pad[0];
+        const int64_t rows = least<int64_t>(width, v.out.channels - first);
+        const bool on = own < rows && i < pixels;
+        const T *from = (const T *)v.a + image * v.in.channels * v.in.pixels + o / v.og * v.cg;
+        int64_t ix = x, iy = y, iz = z;
+        int kx = 0, ky = 0, kz = 0;
+        C sum = v.bias && on ? to_class<C>(((const T *)v.bias)[o]) : C(0);
+
+        for (int64_t begin = 0; begin < terms; begin += piece) {
+            const int n = (int)least(piece, terms - begin), channels = whole ? n / (int)taps : 1;
+            for (int k = (int)threadIdx.y * width + own; k < (int)rows * n; k += THREADS) {
+                const int row = k / n, j = k % n;
+                const int64_t c = whole ? begin / taps + j % channels : (begin + j) / taps;
+                const int64_t tap = whole ? j / channels : (begin + j) % taps;
+                weight[(int)(c * taps + tap - begin) * pitch + row] =
+                    ((const T *)v.b)[(first + row) * v.w.out + c * v.w.in + tap * v.w.tap];
+            }
+            __syncthreads();
+            for (int j = 0; j < n && on; j++) {
+                if (iz >= 0 && iz < g.in[0] && iy >= 0 && iy < g.in[1] && ix >= 0 && ix < g.in[2]) {
+                    const int64_t at = (iz * g.in[1] + iy) * g.in[2] + ix;
+                    const C by = to_class<C>(weight[j * pitch + own]);
+                    sum = multiply_add<C>(to_class<C>(from[at * v.in.pixel]), by, sum);
+                }
+                ix += g.dilation[2];
+                if (++kx < g.kernel[2]) { continue; }
+                kx = 0, ix = x, iy += g.dilation[1];
+                if (++ky < g.kernel[1]) { continue; }
+                ky = 0, iy = y, iz += g.dilation[0];
+                if (++kz < g.kernel[0]) { continue; }
+                kz = 0, iz = z, from += v.in.channel;
+            }
+            __syncthreads();
+        }
+        if (on) { ((T *)v.y)[i * v.out.channels + o] = from_class<T>(sum); }
     }
 }
 
@@ -11244,9 +11416,33 @@ static int native_add_norm(const place_t &at, tensor_call_t *c) {
     enum { X, Y, WEIGHT, BIAS, SUM, NORMED, MEAN, RSTD };
     const tensor_arg_t *a = c->arg;
     const tensor_layer_norm_params_t &p = c->p->layer_norm;
-    if (!is_dense(c)) { return NONE; }
-    return add_layer_norm(at, a[SUM], a[NORMED], a[MEAN].data, a[RSTD].data, a[X], a[Y], a[WEIGHT].data,
-                          a[BIAS].data, a[MEAN].numel, p.columns, p.eps, dropout_of(c, p.dropout));
+    const int64_t rows = a[MEAN].numel;
+    for (int k = 0; k < 8; k++) {
+        if (k != Y && a[k].data && !a[k].contiguous) { return NONE; }
+    }
+    if (!rows || !p.columns) { return 0; }
+    const dropout_t d = dropout_of(c, p.dropout);
+    int code = add_layer_norm(at, a[SUM], a[NORMED], a[MEAN].data, a[RSTD].data, a[X], a[Y], a[WEIGHT].data,
+                              a[BIAS].data, rows, p.columns, p.eps, d);
+    if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
+    if (d.drops) {
+        int64_t strides[3] = {a[Y].dims[1] * a[Y].dims[2], a[Y].dims[2], 1};
+        scratch_t scratch(c, a[Y].contiguous ? 0 : (uint64_t)(a[Y].numel * size_of(a[Y].dtype)));
+        tensor_arg_t y = a[Y];
+        code = scratch.code;
+        if (!code && !y.contiguous) {
+            y.data = scratch.at;
+            y.strides = strides;
+            y.contiguous = 1;
+            code = copy(at, y, a[Y]);
+        }
+        if (!code) { code = drop_out_of(at, a[SUM], &a[X], y, d); }
+    } else {
+        const tensor_arg_t o[3] = {a[SUM], a[X], a[Y]};
+        code = pointwise(at, TENSOR_OP_ADD, o, 2, a[SUM].dtype, nullptr);
+    }
+    return code ? code : layer_norm(at, a[NORMED], a[MEAN].data, a[RSTD].data, a[SUM], a[WEIGHT].data,
+                                    a[BIAS].data, rows, p.columns, p.eps, false);
 }
 
 static int native_norm(const place_t &at, tensor_call_t *c) {
@@ -11329,6 +11525,14 @@ template <class T, class C> static int convolve(const place_t &at, int id, const
         const grid_t grid = {grid_for(at, v.n / v.cg * parts, 1), dim3(width, THREADS / width)};
         return launch(at, grid, conv_weight<T, C>, v);
     }
+    if (v.last && id < NN_OP_CONV_TRANSPOSE1D) {
+        unsigned width = 1;
+        while (width < WARP && width < v.out.channels) { width *= 2; }
+        const int64_t parts = (v.out.channels + width - 1) / width, height = THREADS / width;
+        const int64_t tiles = (v.images * v.out.pixels + height - 1) / height * parts;
+        const grid_t grid = {grid_for(at, tiles, 1), dim3(width, THREADS / width)};
+        return launch(at, grid, conv_forward_last<T, C>, v);
+    }
     auto *kernel = id >= NN_OP_CONV_TRANSPOSE1D ? conv_input<T, C> : conv_forward<T, C>;
     return launch(at, threads_for(at, v.n), kernel, v);
 }
@@ -11339,24 +11543,6 @@ template <class C> static int image_columns(const place_t &at, tensor_call_t *c)
     return !y.numel ? 0
                     : launch(at, threads_for(at, y.numel), kernel, c->p->window, (C *)y.data,
                              (const C *)x.data, y.numel);
-}
-
-// Lays the weight out anew in `to`, one of its first two dims innermost, then the window, then the other.
-static int turn_weight(const place_t &at, conv_t *v, const tensor_arg_t &w, int inner, void *to) {
-    int64_t strides[TENSOR_MAX_DIMS], step = w.dims[inner];
-    tensor_arg_t turned = w;
-    turned.data = to;
-    turned.strides = strides;
-    turned.contiguous = 0;
-    strides[inner] = 1;
-    for (int d = w.ndim - 1; d > 1; d--) {
-        strides[d] = step;
-        step *= w.dims[d];
-    }
-    strides[1 - inner] = step;
-    v->b = to;
-    v->w = {strides[0], strides[1], w.dims[inner]};
-    return copy(at, turned, w);
 }
 
 static conv_t conv_of(const tensor_call_t *c, const tensor_arg_t &weight, bool last) {
@@ -11387,7 +11573,7 @@ static int native_conv(const place_t &at, tensor_call_t *c);
 // By the kernels here.
 static int own_conv(const place_t &at, tensor_call_t *c) {
     const int id = c->row->id;
-    const bool of_weight = id == NN_OP_CONV_WEIGHT, input = !of_weight && id >= NN_OP_CONV_TRANSPOSE1D;
+    const bool of_weight = id == NN_OP_CONV_WEIGHT;
     const tensor_arg_t &y = c->arg[c->nin], &w = c->arg[of_weight ? 2 : 1];
     const bool dense = is_dense(c);
     const bool last = !dense && innermost(c->arg[0]) && innermost(of_weight ? c->arg[1] : y);
@@ -11402,11 +11588,6 @@ static int own_conv(const place_t &at, tensor_call_t *c) {
     v.w.out = v.cg * taps;
     v.w.in = w_last ? 1 : taps;
     v.w.tap = w_last ? v.cg : 1;
-    const bool turns = last && !of_weight && !(input && w_last);
-    scratch_t scratch(c, turns ? (uint64_t)(w.numel * size_of(w.dtype)) : 0);
-    int code = scratch.code;
-    if (turns && !code) { code = turn_weight(at, &v, w, input ? 1 : 0, scratch.at); }
-    if (code) { return code; }
     return by_float(c->arg[0].dtype, [&](auto type) {
         typedef TCU_TYPE(type) T;
         return convolve<T, class_t<T>>(at, id, v);

@@ -11243,8 +11243,17 @@ TENSOR__FN int nn__cpu_dropout_add(tensor_call_t *c) {
 
 TENSOR__FN int nn__cpu_add_layer_norm(tensor_call_t *c) {
     enum { X, Y, WEIGHT, BIAS, SUM, NORMED, MEAN, RSTD };
-    const tensor_arg_t *a = c->arg;
+    const tensor_arg_t *a = c->arg, *y = &a[Y];
     tensor_arg_t sum[3] = {a[X], a[Y], a[SUM]};
+    if (!y->contiguous) {
+        const int64_t columns = y->dims[2];
+        const size_t bytes = (size_t)columns * nn__es(y->dtype);
+        for (int64_t r = 0; r < y->dims[0] * y->dims[1]; r++) {
+            int64_t from = r / y->dims[1] * y->strides[0] + r % y->dims[1] * y->strides[1];
+            memcpy(nn__at(&a[SUM], r * columns), nn__at(y, from), bytes);
+        }
+        sum[Y] = a[SUM];
+    }
     tensor_arg_t norm[6] = {a[SUM], a[WEIGHT], a[BIAS], a[NORMED], a[MEAN], a[RSTD]};
     tensor_params_t dropped;
     memset((void *)&dropped, 0, sizeof dropped);
@@ -11258,7 +11267,7 @@ TENSOR__FN int nn__cpu_add_layer_norm(tensor_call_t *c) {
     return nn__cpu_layer_norm(&call);
 }
 
-// Begins the op in[0] + dropout(in[1]): dense floats of one dtype and shape. 0 = raised
+// Begins the op in[0] + dropout(in[1]): floats of one shape, see nn__adds_at_once. 0 = raised
 TENSOR__FN int nn__begin_dropout_add(tensor__op_t *o, tensor_t *const *in, double p) {
     if (!TENSOR__(begin)(o, NN__ROW(DROPOUT_ADD), in, 2)) { return 0; }
     o->p = &o->params;
@@ -11269,10 +11278,12 @@ TENSOR__FN int nn__begin_dropout_add(tensor__op_t *o, tensor_t *const *in, doubl
 }
 
 TENSOR__FN void nn__grad_dropout_add(tensor__grad_t *g) {
-    double p = g->p->dropout.p;
+    const double p = g->p->dropout.p;
+    const tensor_dtype_t dtype = (tensor_dtype_t)g->node->in[1].dtype;
     if (TENSOR__(grad_need)(g, 0)) { g->gx[0] = g->gy[0]; }
     if (TENSOR__(grad_need)(g, 1)) {
-        g->gx[1] = p > 0 ? nn__dropout_op(g->gy[0], p, &g->node->rng) : g->gy[0];
+        tensor_t *gy = (tensor_to)(g->gy[0], dtype);
+        g->gx[1] = p > 0 ? nn__dropout_op(gy, p, &g->node->rng) : gy;
     }
 }
 
@@ -18235,14 +18246,15 @@ TENSOR__FN int nn__is_plain(const nn_module_t *m, const nn__kind_t *kind) {
     return m && nn__usable(m) && m->impl->kind == kind && !m->impl->hooks && m->forward == kind->forward;
 }
 
-// Whether x + dropout(y) may be one kernel: on a device that has it for the dtype. p: of the dropout, which
-// lays out y in any case.
-TENSOR__FN int nn__adds_at_once(tensor_t *x, tensor_t *y, double p) {
+// Whether x + dropout(y) may be one kernel: on a device that has it for the dtype, or for f32 and a half y,
+// as autocast makes them; with a half x a norm behind it would cast then.
+TENSOR__FN int nn__adds_at_once(tensor_t *x, tensor_t *y) {
     if ((tensor_is_poison)(y) || !x->device || x->device != y->device) { return 0; }
-    int same = x->dtype == y->dtype && x->ndim == y->ndim && x->numel && nn__is_float(x);
-    same = same && (x->flags & TENSOR__CONTIGUOUS) && (p > 0 || (y->flags & TENSOR__CONTIGUOUS));
-    for (int k = 0; k < x->ndim && same; k++) { same = x->dims[k] == y->dims[k]; }
-    return same && !TENSOR__(casting)() && (!nn__is_half(x) || TENSOR__(halves)(x));
+    const int f32 = x->dtype == TENSOR_F32, casting = TENSOR__(casting)() != 0;
+    int fit = x->ndim == y->ndim && x->numel && nn__is_float(x) && (x->flags & TENSOR__CONTIGUOUS);
+    fit = fit && (x->dtype == y->dtype || (f32 && nn__is_half(y))) && (f32 || !casting);
+    for (int k = 0; k < x->ndim && fit; k++) { fit = x->dims[k] == y->dims[k]; }
+    return fit && (!nn__is_half(y) || TENSOR__(halves)(y));
 }
 
 // x + drop(y), and unless norm is NULL, *normed = norm(that): on a device as one kernel, where the modules
@@ -18251,10 +18263,15 @@ TENSOR__FN tensor_t *nn__add_and_norm(tensor_t *x, tensor_t *y, nn_module_t *dro
                                       tensor_t **normed) {
     const int plain = nn__is_plain(drop, NN__KIND(DROPOUT));
     double p = plain && drop->training ? ((const nn__dropout_layer_t *)drop)->p : 0;
-    if (plain && nn__adds_at_once(x, y, p)) {
-        tensor_t *const in[2] = {x, nn__contiguous(y)};
+    if (plain && nn__adds_at_once(x, y)) {
+        tensor_t *in[2] = {x, y};
         const nn__layer_norm_layer_t *l = (const nn__layer_norm_layer_t *)norm;
-        if (nn__is_plain(norm, NN__KIND(LAYER_NORM)) && nn__ends_in(x, &l->normalized_shape)) {
+        const int norms = nn__is_plain(norm, NN__KIND(LAYER_NORM)) && nn__ends_in(x, &l->normalized_shape);
+        // the kernel goes from row to row of y; else y is laid out, as dropout would in any case
+        int lies = (y->flags & TENSOR__CONTIGUOUS) != 0;
+        lies = lies || (norms && y->ndim == 3 && y->strides[2] == 1 && l->normalized_shape.n == 1);
+        if (!lies && p > 0) { in[1] = nn__contiguous(y); }
+        if (norms && (lies || p > 0)) {
             TENSOR__(push_path)(nn__self(), norm->impl->key);
             x = nn__add_layer_norm(in, p, nn__tensor(norm, 0), nn__tensor(norm, 1),
                                    (int64_t)l->normalized_shape.n, l->eps, normed);

@@ -6,8 +6,8 @@
 //                      microseconds on the device, by replays of a graph; .host: of the host, small operands
 //   gpu op NAME..      those rows alone (gpu once NAME..: one call each, for a profiler)
 //   gpu shapes         what each row's result is like
-//   gpu mlp            and ncf, lstm, resnet50, gpt2: microseconds of a step; _graph: replayed; _memory: its
-//                      peak
+//   gpu mlp            and policy, ncf, lstm, resnet50, gpt2: microseconds of a step; _graph: replayed;
+//                      _memory: its peak
 //   gpu queue x.svg    figure 1: when the host asked for each layer of ResNet-50, when the device ran it
 //   gpu warm_up        figure 2: what steps of training ask of the driver
 //   gpu all            all of them
@@ -517,6 +517,11 @@ static void networks(const char *name) {
         j.opt = nn_adam(j.net);
         j.x = tensor_randn(64, 784);
         j.y = tensor_randint(0, 10, 64);
+    } else if (strcmp(name, "policy") == 0) {   // as agents have it
+        j.net = nn_sequential(nn_linear(16, 64), nn_tanh(), nn_linear(64, 64), nn_tanh(), nn_linear(64, 4));
+        j.opt = nn_adam(j.net);
+        j.x = tensor_randn(256 / k > 4 ? 256 / k : 4, 16);
+        j.y = tensor_randint(0, 4, tensor_size(j.x, 0));
     } else if (strcmp(name, "ncf") == 0) {
         j.call = infer;
         j.net = nn_eval(ncf(0));
@@ -671,8 +676,8 @@ static void one(const char *name, char **more, int count) {
     check(name, "all_on_the_device", tensor_cuda_fallbacks() == before);
 }
 int main(int argc, char **argv) {
-    static const char *const all[] = {"smoke", "costs",    "ops",  "shapes",  "mlp",  "ncf",
-                                      "lstm",  "resnet50", "gpt2", "warm_up", "queue"};
+    static const char *const all[] = {"smoke", "costs", "ops",      "shapes", "mlp",     "policy",
+                                      "ncf",   "lstm",  "resnet50", "gpt2",   "warm_up", "queue"};
     const char *name = argc > 1 ? argv[1] : "all";
     int more = argc > 2 ? argc - 2 : 0;
     began = bench_now();

@@ -364,10 +364,10 @@ ops() {
     gpu $half env GPU_SECONDS=$((half - 8)) "$GPU/gpu" $which $TRIAL
     each=40
     if [ -n "$TRIAL" ]; then each=150; fi       # the emulator takes its time, the more beside other work
-    for net in mlp ncf lstm resnet50 gpt2 warm_up; do gpu $each "$GPU/gpu" $net $TRIAL; done
+    for net in mlp policy ncf lstm resnet50 gpt2 warm_up; do gpu $each "$GPU/gpu" $net $TRIAL; done
     gpu $each "$GPU/gpu" queue "$RESULTS/queue.svg" $TRIAL
     if [ -z "$TRIAL" ]; then
-        reference 100 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py networks mlp ncf lstm resnet50 gpt2
+        reference 100 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py networks mlp policy ncf lstm resnet50 gpt2
         reference 400 env LD_LIBRARY_PATH="$own_path" "$PYTHON" bench/gpu.py ops $(($(left) - 10)) $ROWS
     fi
 }

@@ -452,6 +452,10 @@ def cuda(name, how):
         net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
         opt = torch.optim.Adam(net.parameters())
         x, y = torch.randn(64, 784), torch.randint(0, 10, (64,))
+    elif name == "policy":
+        net = nn.Sequential(nn.Linear(16, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 4))
+        opt = torch.optim.Adam(net.parameters())
+        x, y = torch.randn(256, 16), torch.randint(0, 4, (256,))
     elif name == "ncf":
         net = ncf(False).eval()
         x = torch.stack((torch.randint(0, 6040, (1024,)), torch.randint(0, 3706, (1024,))))

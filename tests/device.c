@@ -1301,8 +1301,28 @@ static void many_devices(void) {
 }
 #endif
 
-// On a device x + dropout(y), and the norm behind it, are one kernel in the layers of a transformer. A hook
-// that does nothing keeps the calls apart: bit for bit, the values and gradients are the same.
+// gelu in f32 has the same relative error where it is small: no cancellation, no error of a rounded argument.
+static void gelu_tails(void) {
+    const float odd[4] = {NAN, INFINITY, -INFINITY, -0.0f};
+    tensor_t *x = tensor_linspace(-13, 6, 4001), *want = tensor_to(x, TENSOR_F64), *y, *g, *got;
+    tensor_requires_grad_(want, 1);
+    x = tensor_requires_grad_(on(x), 1);
+    y = tensor_gelu(x);
+    got = tensor_to(off(y), TENSOR_F64);
+    tensor_t *ones = tensor_ones_like(y), *of = tensor_ones_like(want), *slope;
+    CHECK(tensor_autograd_grad(&y, 1, &ones, &x, 1, &g, 0) == 0);
+    y = tensor_gelu(want);
+    CHECK_MSG(tensor_allclose(got, tensor_detach(y), 1.5e-6, 1e-36), "largest error %g",
+              tensor_item(tensor_max(tensor_abs(tensor_sub_scalar(tensor_div(got, tensor_detach(y)), 1)))));
+    CHECK(tensor_autograd_grad(&y, 1, &of, &want, 1, &slope, 0) == 0);
+    CHECK(tensor_allclose(tensor_to(off(g), TENSOR_F64), slope, 1e-6, 3e-7));
+    x = tensor_from(odd, TENSOR_F32, 4);
+    CHECK(tensor_equal(tensor_isnan(off(tensor_gelu(on(x)))), tensor_isnan(x)));
+}
+
+// On a device x + dropout(y), and the norm behind it, are one kernel in the layers of a transformer, also
+// where autocast makes y a half and x f32, and where y lies in another order. A hook that does nothing keeps
+// the calls apart: bit for bit, the values and gradients are the same.
 static tensor_t *as_it_is(nn_module_t *m, tensor_t *x, tensor_t *y, void *user) {
     (void)m, (void)x;
     ++*(int *)user;
@@ -1320,20 +1340,24 @@ static void hear_sums(void *user, const tensor_profiler_call_t *call) {
 static int same_numbers(tensor_t *a, tensor_t *b) { return a && b && tensor_equal(off(a), off(b)); }
 static void residuals(void) {
     enum { GRADS = 6 };
-    static const tensor_dtype_t dtypes[4] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    static const tensor_dtype_t dtypes[6] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16, TENSOR_F32,
+                                             TENSOR_F32};
+    static const tensor_dtype_t casts[6] = {TENSOR_DTYPE_NONE, TENSOR_DTYPE_NONE, TENSOR_DTYPE_NONE,
+                                            TENSOR_DTYPE_NONE, TENSOR_F16, TENSOR_BF16};
     static const char *const names[GRADS - 1] = {"linear1.weight", "norm1.weight", "norm2.bias",
                                                  "norm3.weight", "self_attn.out_proj.weight"};
     static const int64_t widths[3] = {8, 10, 24};       // rows of halves that a block holds, or does not
     int which, way, k;
-    for (which = 0; which < 4 * 3 * 2 * 3; which++) {
-        const tensor_dtype_t dtype = dtypes[which % 4];
-        const int64_t width = widths[which / 4 % 3];
-        const int norm_first = which / 12 % 2, mode = which / 24;       // dropout, none, in evaluation
+    for (which = 0; which < 6 * 3 * 2 * 3; which++) {
+        const tensor_dtype_t dtype = dtypes[which % 6], cast = casts[which % 6];
+        const int64_t width = widths[which / 6 % 3];
+        const int norm_first = which / 18 % 2, mode = which / 36;       // dropout, none, in evaluation
+        const int batch_first = (which / 6 % 3 + norm_first + mode) % 2;
         const tensor_profiler_t notes = {NULL, hear_sums, NULL, NULL, NULL, NULL, NULL, NULL};
 #ifdef TEST_CUDA
         const int fused = 1;
 #else
-        const int fused = which % 4 < 2;        // this device has no halves
+        const int fused = which % 6 < 2;        // this device has no halves
 #endif
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *y[2], *grad[2][GRADS];
@@ -1345,7 +1369,7 @@ static void residuals(void) {
             tensor_manual_seed(9);
             m = nn_transformer_decoder_layer(width, 2, .feedforward = 6, .norm_first = norm_first,
                                              .dropout = mode == 1 ? TENSOR_ZERO : 0.4,
-                                             .batch_first = mode != 0);
+                                             .batch_first = batch_first);
             x = tensor_to(tensor_randn(2, 2, width), dtype);
             memory = tensor_to(tensor_randn(2, 2, width), dtype);
             nn_to(m, dtype), nn_to(m, TENSOR_CUDA);
@@ -1358,7 +1382,8 @@ static void residuals(void) {
             }
             memset(sums, 0, sizeof sums);
             (void)tensor_profiler_set(&notes);
-            y[way] = nn_transformer_forward(m, wanted[0], on(memory));
+            tensor_scope_t scope_of_cast = tensor_scope_begin_autocast(cast);
+            y[way] = tensor_scope_return(scope_of_cast, nn_transformer_forward(m, wanted[0], on(memory)));
             (void)tensor_profiler_set(NULL);
             memcpy(counts[way], sums, sizeof sums);
             g = tensor_sum(tensor_mul(y[way], y[way]));
@@ -1692,6 +1717,7 @@ int main(void) {
     RUN(scaling);
     RUN(mixed);
     RUN(evaluated);
+    RUN(gelu_tails);
     RUN(residuals);
 #ifndef TEST_CUDA
     RUN(many_devices);

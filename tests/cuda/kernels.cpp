@@ -1516,6 +1516,14 @@ static void decoding() {
                 CHECK(cusim::counts.launches == launches + 1);
                 CHECK(near_to(numbers_of(off_device(y)), numbers_of(want), 4 * slack(dtype)));
             }
+            for (int64_t key = 0; key < 3; key++) {     // one NaN among the keys is in the result, wherever
+                tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_defaults();
+                tensor_p keys_of = (tensor_clone)(far[1]);
+                (tensor_fill_)((tensor_select)(keys_of, 2, key % keys), NAN);
+                a.query = far[0], a.key = keys_of, a.value = far[2];
+                const values got = numbers_of(off_device((tensor_scaled_dot_product_attention_with)(a)));
+                CHECK(std::all_of(got.begin(), got.end(), [](double v) { return v != v; }));
+            }
             tensor_scope_end(scope);
         }
     }
