@@ -497,8 +497,8 @@ static void guard(bool open) {
 }  // namespace cusim
 using namespace cusim;
 
-// Identities of threads, which are dear under TSan: a stream that ends leaves them to the next one. All of its work was
-// waited for by the host, before which that one's cannot begin.
+// Identities of threads, which are dear under TSan: its clocks have a number for each. A stream that ends leaves them to
+// the next one. All of its work was waited for by the host, before which that one's cannot begin.
 static std::vector<std::vector<fiber>> spare_pools;
 
 struct CUstream_st {
@@ -509,20 +509,14 @@ struct CUstream_st {
     bool abandoned = false;         // threads hang in the middle of a kernel
     CUstream_st *lender = nullptr;  // of a graph's first lane: the stream that waits for it, whose identities it takes
     void *tsan = nullptr;
+    int waited = 0;                 // the host's thread that has waited for all of it
     unsigned ntokens = 0;
     char ring[TOKENS * 16];         // addresses of barrier generations
-    std::vector<fiber> pool;
-    CUstream_st() {
-        streams.push_back(this);
-        if (TSAN && spare_pools.empty()) { spare_pools.emplace_back((size_t)TSAN_THREADS); }
-        if (TSAN) {
-            pool = std::move(spare_pools.back());
-            spare_pools.pop_back();
-        }
-    }
+    std::vector<fiber> pool;        // none before the first launch
+    CUstream_st() { streams.push_back(this); }
     ~CUstream_st() {
         streams.erase(std::find(streams.begin(), streams.end(), this));
-        if (TSAN && !abandoned) { spare_pools.push_back(std::move(pool)); }
+        if (!pool.empty() && !abandoned) { spare_pools.push_back(std::move(pool)); }
 #ifdef CUSIM_TSAN
         if (tsan) { __tsan_destroy_fiber(tsan); }
 #endif
@@ -552,6 +546,20 @@ struct CUgraphExec_st {
 namespace cusim {
 
 static char *new_token() { return B.stream->ring + B.stream->ntokens++ % TOKENS * 16; }
+// For what the calling thread is about to launch. A stream that this thread has waited for gives its own: all that they
+// did is in order before the launch anyway.
+static void take_pool(CUstream_st *s) {
+    if (!TSAN || !s->pool.empty()) { return; }
+    for (CUstream_st *x : streams) {
+        if (x->waited == this_thread && x->queue.empty() && !x->pool.empty() && !x->abandoned) {
+            s->pool.swap(x->pool);
+            return;
+        }
+    }
+    if (spare_pools.empty()) { spare_pools.emplace_back((size_t)TSAN_THREADS); }
+    s->pool.swap(spare_pools.back());
+    spare_pools.pop_back();
+}
 static CUstream_st *pool_owner(CUstream_st *s) { return s->lender ? s->lender : s; }
 static fiber *new_slot() {
     fiber *f = &pool_owner(B.stream)->pool[B.nslots % TSAN_THREADS];
@@ -638,6 +646,9 @@ static void finish(token_p t) {
     }
     ACQUIRE(t.get());
     guard(false);
+    for (CUstream_st *s : streams) {
+        if (s->tail == t) { s->waited = this_thread; }
+    }
 }
 static void finish_all() {
     std::vector<token_p> tails;                 // others may make streams meanwhile
@@ -656,6 +667,7 @@ static token_p push(CUstream_st *s, work_t work, token_p wait = nullptr, token_p
     if (!record) { record = std::make_shared<token>(); }
     record->owner = s;
     s->tail = record;
+    s->waited = 0;
     RELEASE((char *)record.get() + 1);
     s->queue.push_back(op{std::move(work), std::move(wait), record});
     if (config.order == EAGER) {
@@ -784,6 +796,7 @@ cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaSt
         return fail(cudaErrorLaunchFailure);
     }
     traffic.blocks = std::max(traffic.blocks, (long)grid.x * grid.y * grid.z);
+    if (!s->graph) { take_pool(s); }
     std::shared_ptr<void> own(std::malloc(size), std::free);
     std::memcpy(own.get(), arguments, size);
     enqueue_work(s, [=] {
@@ -1361,9 +1374,11 @@ API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
         sticky = true;
         return fail(cudaErrorLaunchFailure);
     }
+    take_pool(s);
     token_p begin = push(s, nullptr);
     for (auto &l : x->lanes) {
         CUstream_st *lane = l.get(), *lender = lane == x->lanes[0].get() ? s : nullptr;
+        if (!lender) { take_pool(lane); }
         push(lane, [lane, lender] { lane->lender = lender; }, begin);
     }
     std::vector<token_p> at;
