@@ -63,7 +63,6 @@ int dynamic_site;
 size_t dynamic_bytes;
 void range_push(const char *) { }
 void range_pop() { }
-void ran(void (*)()) { }
 bool argument(const void *, size_t) { return true; }
 bool on_device(const void *, size_t) { return true; }
 // Kernels do not run.
@@ -73,7 +72,7 @@ int lane() { abort(); }
 unsigned long long *warp_exchange(unsigned, unsigned long long, bool) { abort(); }
 void kernel_fault(const char *) { abort(); }
 
-cudaError_t launch(void (*)(), dim3, dim3, size_t, cudaStream_t, std::function<void()>) {
+cudaError_t launch(void (*)(), dim3, dim3, size_t, cudaStream_t, void (*)(const void *), const void *, size_t) {
     counted.launches++;
     if (next_kernel > 0) {
         const double t = now();

@@ -36,7 +36,9 @@ void __tsan_release(void *);
 void AnnotateIgnoreWritesBegin(const char *, int);
 void AnnotateIgnoreWritesEnd(const char *, int);
 // Its second at exit looks for races of threads that outlive main: there are none.
-const char *__tsan_default_options(void) { return "atexit_sleep_ms=0:halt_on_error=1"; }
+// A short history of each of the thousands of threads: a race is found with any, only the stack of its older access may be
+// missing from the report.
+const char *__tsan_default_options(void) { return "atexit_sleep_ms=0:halt_on_error=1:history_size=0"; }
 }
 #define ACQUIRE(p) __tsan_acquire((void *)(p))
 #define RELEASE(p) __tsan_release((void *)(p))
@@ -139,7 +141,8 @@ static struct {
     int n = 0, next = 0, exited = 0, waiting = 0;
     const void *site = nullptr;
     const char *error = nullptr;
-    const std::function<void()> *kernel = nullptr;
+    void (*run)(const void *) = nullptr;
+    const void *arguments = nullptr;
     int order[MAX_THREADS];
     warp warps[MAX_THREADS / 32];
     list ready, barrier, idle;
@@ -153,6 +156,10 @@ static char *new_token();
 static fiber *new_slot();
 
 static void set_thread(int t) {
+    if (index.block_dim.x == (unsigned)B.n) {
+        index.thread.x = (unsigned)t;
+        return;
+    }
     index.thread.x = t % index.block_dim.x;
     index.thread.y = t / index.block_dim.x % index.block_dim.y;
     index.thread.z = t / (index.block_dim.x * index.block_dim.y);
@@ -214,7 +221,7 @@ static void fiber_main() {
                 ACQUIRE(B.start);
                 self->grid = B.grid;
             }
-            (*B.kernel)();
+            B.run(B.arguments);
             if (TSAN && self->number + TSAN_THREADS >= B.all) { RELEASE(B.start + 8); }     // its last thread
             B.exited++;
             if (B.waiting) { kernel_fault("divergent __syncthreads: a thread returned while another waits"); }
@@ -351,12 +358,14 @@ void *shared_memory(int *site, size_t n) {
     return p;
 }
 static unsigned common(unsigned a, unsigned b) { return b ? common(b, a % b) : a; }
-static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, const std::function<void()> &kernel) {
+static void run_grid(dim3 grid, dim3 block, size_t bytes, CUstream_st *stream, void (*run)(const void *), const void *arguments) {
     unsigned n = block.x * block.y * block.z;
     uint64_t nblocks = (uint64_t)grid.x * grid.y * grid.z;
     index.block_dim = block;
     index.grid_dim = grid;
-    B.kernel = &kernel;
+    index.thread = {0, 0, 0};
+    B.run = run;
+    B.arguments = arguments;
     B.error = nullptr;
     B.stream = stream;
     B.start = (char *)stream;
@@ -459,6 +468,7 @@ struct entry_t {
 static cudaError_t fail(cudaError_t e) { return last_error = e; }
 static cudaError_t status() { return sticky ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
 static cudaError_t call() { return sticky ? fail(cudaErrorLaunchFailure) : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
+static const char *recent_range[2];         // the device's memory that was found last
 // Neighbouring ranges count as one.
 static bool inside(memory_map &m, const void *p, size_t n) {
     char *a = (char *)p, *end = a + n;
@@ -468,7 +478,12 @@ static bool inside(memory_map &m, const void *p, size_t n) {
         --it;
         if (a >= it->first + it->second.bytes) { return false; }
         a = it->first + it->second.bytes;
-        if (end <= a) { return true; }
+        if (end > a) { continue; }
+        if (&m == &device_memory) {
+            recent_range[0] = it->first;
+            recent_range[1] = a;
+        }
+        return true;
     }
 }
 bool on_device(const void *p, size_t n) { return inside(device_memory, p, n); }
@@ -482,8 +497,8 @@ static void guard(bool open) {
 }  // namespace cusim
 using namespace cusim;
 
-// Identities of threads, which are dear under TSan: a stream that ends leaves them to the next one. All of its work was
-// waited for by the host, before which that one's cannot begin.
+// Identities of threads, which are dear under TSan: its clocks have a number for each. A stream that ends leaves them to
+// the next one. All of its work was waited for by the host, before which that one's cannot begin.
 static std::vector<std::vector<fiber>> spare_pools;
 
 struct CUstream_st {
@@ -492,21 +507,16 @@ struct CUstream_st {
     CUgraph_st *graph = nullptr;
     int lane = 0, device = 0;
     bool abandoned = false;         // threads hang in the middle of a kernel
+    CUstream_st *lender = nullptr;  // of a graph's first lane: the stream that waits for it, whose identities it takes
     void *tsan = nullptr;
+    int waited = 0;                 // the host's thread that has waited for all of it
     unsigned ntokens = 0;
     char ring[TOKENS * 16];         // addresses of barrier generations
-    std::vector<fiber> pool;
-    CUstream_st() {
-        streams.push_back(this);
-        if (TSAN && spare_pools.empty()) { spare_pools.emplace_back((size_t)TSAN_THREADS); }
-        if (TSAN) {
-            pool = std::move(spare_pools.back());
-            spare_pools.pop_back();
-        }
-    }
+    std::vector<fiber> pool;        // none before the first launch
+    CUstream_st() { streams.push_back(this); }
     ~CUstream_st() {
         streams.erase(std::find(streams.begin(), streams.end(), this));
-        if (TSAN && !abandoned) { spare_pools.push_back(std::move(pool)); }
+        if (!pool.empty() && !abandoned) { spare_pools.push_back(std::move(pool)); }
 #ifdef CUSIM_TSAN
         if (tsan) { __tsan_destroy_fiber(tsan); }
 #endif
@@ -536,8 +546,23 @@ struct CUgraphExec_st {
 namespace cusim {
 
 static char *new_token() { return B.stream->ring + B.stream->ntokens++ % TOKENS * 16; }
+// For what the calling thread is about to launch. A stream that this thread has waited for gives its own: all that they
+// did is in order before the launch anyway.
+static void take_pool(CUstream_st *s) {
+    if (!TSAN || !s->pool.empty()) { return; }
+    for (CUstream_st *x : streams) {
+        if (x->waited == this_thread && x->queue.empty() && !x->pool.empty() && !x->abandoned) {
+            s->pool.swap(x->pool);
+            return;
+        }
+    }
+    if (spare_pools.empty()) { spare_pools.emplace_back((size_t)TSAN_THREADS); }
+    s->pool.swap(spare_pools.back());
+    spare_pools.pop_back();
+}
+static CUstream_st *pool_owner(CUstream_st *s) { return s->lender ? s->lender : s; }
 static fiber *new_slot() {
-    fiber *f = &B.stream->pool[B.nslots % TSAN_THREADS];
+    fiber *f = &pool_owner(B.stream)->pool[B.nslots % TSAN_THREADS];
     f->number = B.nslots++;
     return f;
 }
@@ -621,6 +646,9 @@ static void finish(token_p t) {
     }
     ACQUIRE(t.get());
     guard(false);
+    for (CUstream_st *s : streams) {
+        if (s->tail == t) { s->waited = this_thread; }
+    }
 }
 static void finish_all() {
     std::vector<token_p> tails;                 // others may make streams meanwhile
@@ -639,6 +667,7 @@ static token_p push(CUstream_st *s, work_t work, token_p wait = nullptr, token_p
     if (!record) { record = std::make_shared<token>(); }
     record->owner = s;
     s->tail = record;
+    s->waited = 0;
     RELEASE((char *)record.get() + 1);
     s->queue.push_back(op{std::move(work), std::move(wait), record});
     if (config.order == EAGER) {
@@ -736,7 +765,6 @@ static uintptr_t place_of(void (*kernel)()) {
         if (there == a) { return k; }
     }
 }
-void ran(void (*kernel)()) { place_of(kernel); }
 #ifdef CUSIM_SECTORS
 static void moved_by(void (*kernel)(), const traffic_t &before) {
     const uintptr_t k = place_of(kernel);
@@ -749,7 +777,8 @@ static void moved_by(void (*kernel)(), const traffic_t &before) {
     }
 }
 #endif
-cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaStream_t s, work_t thread) {
+cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaStream_t s, void (*run)(const void *),
+                   const void *arguments, size_t size) {
     entry_t hold;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (sticky) { return fail(cudaErrorLaunchFailure); }
@@ -767,23 +796,27 @@ cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaSt
         return fail(cudaErrorLaunchFailure);
     }
     traffic.blocks = std::max(traffic.blocks, (long)grid.x * grid.y * grid.z);
-    (void)kernel;
+    if (!s->graph) { take_pool(s); }
+    std::shared_ptr<void> own(std::malloc(size), std::free);
+    std::memcpy(own.get(), arguments, size);
     enqueue_work(s, [=] {
 #ifdef CUSIM_SECTORS
         const traffic_t before = traffic;
 #endif
-        run_grid(grid, block, bytes, running, thread);
+        run_grid(grid, block, bytes, running, run, own.get());
 #ifdef CUSIM_SECTORS
         moved_by(kernel, before);
 #endif
         if (!B.error) { return; }
-        running->abandoned = true;
+        pool_owner(running)->abandoned = true;
         std::snprintf(fault_text, sizeof fault_text, "block (%u,%u,%u) thread (%u,%u,%u): %s", index.block.x,
                       index.block.y, index.block.z, index.thread.x, index.thread.y, index.thread.z, B.error);
         std::fprintf(stderr, "cusim: fault in %s\n", fault_text);
         sticky = true;
         last_error = cudaErrorLaunchFailure;
     });
+    place_of(kernel);
+    last = {kernel, grid, block};
     return cudaSuccess;
 }
 void reset() {
@@ -959,6 +992,7 @@ static CUresult mem_unmap(CUdeviceptr at, size_t n) {
         madvise(a, c.second.bytes, MADV_DONTNEED);
         mprotect(a, c.second.bytes, PROT_NONE);
         device_memory.erase(a);
+        recent_range[1] = nullptr;
         c.second.at = nullptr;
     }
     return CUDA_SUCCESS;
@@ -1027,6 +1061,7 @@ API cudaFree(void *p) {
         std::free(p);
     }
     device_memory.erase(it);
+    recent_range[1] = nullptr;
     return status();
 }
 API cudaMallocHost(void **p, size_t n) {
@@ -1115,6 +1150,7 @@ API cudaStreamQuery(cudaStream_t s) {
     if (s->graph) { return forbidden(); }
     if (!s->tail || s->tail->done) { return cudaSuccess; }
     progress();                                 // a device works on while the host asks
+    if (any_gated()) { give_way(); }            // asking on and on would keep the other rank from coming
     return fail(cudaErrorNotReady);
 }
 API cudaDeviceSynchronize(void) {
@@ -1338,8 +1374,13 @@ API cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s) {
         sticky = true;
         return fail(cudaErrorLaunchFailure);
     }
+    take_pool(s);
     token_p begin = push(s, nullptr);
-    for (auto &l : x->lanes) { push(l.get(), nullptr, begin); }
+    for (auto &l : x->lanes) {
+        CUstream_st *lane = l.get(), *lender = lane == x->lanes[0].get() ? s : nullptr;
+        if (!lender) { take_pool(lane); }
+        push(lane, [lane, lender] { lane->lender = lender; }, begin);
+    }
     std::vector<token_p> at;
     for (auto &n : x->nodes) {
         CUstream_st *lane = x->lanes[n.lane].get();
@@ -1439,24 +1480,45 @@ const char *CUDARTAPI cudaGetErrorString(cudaError_t e) {
 #ifdef CUSIM_SECTORS
 namespace cusim {
 
-struct access_t { const void *site; int warp, turn; bool store; uintptr_t at; unsigned bytes; };
+struct access_t {
+    uint64_t request;               // the site's number, whether it stores, the warp, how often the thread was there
+    uintptr_t at;
+    unsigned bytes;
+};
+struct site_t {
+    const void *place;
+    uint64_t number;
+    bool used;                      // by the block that runs
+    unsigned turns[MAX_THREADS];    // how often each of its threads was there
+};
+enum { SITES_MOST = 1 << 16, BITS_OF_TURN = 32, BITS_OF_WARP = 5 };
+static site_t *sites[SITES_MOST];                               // by a hash of the place
+static std::vector<site_t *> sites_used;
 static std::vector<access_t> accesses;                          // of the block that runs
-static std::map<std::pair<const void *, int>, int> turns;       // how often a thread was at a site
 static long own[MAX_THREADS];                                   // accesses of each thread
+static uint64_t sites_known;
 static bool counting;
 
+static site_t &site_of(const void *place) {
+    for (size_t k = ((uintptr_t)place * 0x9E3779B97F4A7C15u) >> 48;; k = (k + 1) % SITES_MOST) {
+        if (!sites[k]) {
+            if (sites_known + 1 == SITES_MOST) { die("too many places that access memory"); }
+            sites[k] = new site_t();
+            sites[k]->place = place;
+            sites[k]->number = sites_known++;
+        }
+        if (sites[k]->place == place) { return *sites[k]; }
+    }
+}
 static void sectors_of_block() {
-    std::sort(accesses.begin(), accesses.end(), [](const access_t &a, const access_t &b) {
-        return std::tie(a.site, a.store, a.warp, a.turn) < std::tie(b.site, b.store, b.warp, b.turn);
-    });
+    std::sort(accesses.begin(), accesses.end(), [](const access_t &a, const access_t &b) { return a.request < b.request; });
     std::vector<uintptr_t> touched;
     for (size_t i = 0; i < accesses.size();) {
-        const access_t &first = accesses[i];
-        moved_t &to = first.store ? traffic.store : traffic.load;
+        const uint64_t request = accesses[i].request;
+        moved_t &to = request >> (BITS_OF_TURN + BITS_OF_WARP) & 1 ? traffic.store : traffic.load;
         touched.clear();
-        for (; i < accesses.size(); i++) {
+        for (; i < accesses.size() && accesses[i].request == request; i++) {
             const access_t &a = accesses[i];
-            if (a.site != first.site || a.store != first.store || a.warp != first.warp || a.turn != first.turn) { break; }
             for (uintptr_t s = a.at / 32; s <= (a.at + a.bytes - 1) / 32; s++) { touched.push_back(s); }
             to.bytes += a.bytes;
         }
@@ -1465,19 +1527,30 @@ static void sectors_of_block() {
         to.sectors += std::unique(touched.begin(), touched.end()) - touched.begin();
     }
     accesses.clear();
-    turns.clear();
-    for (long &n : own) {
-        traffic.longest = std::max(traffic.longest, n);
-        n = 0;
+    for (site_t *s : sites_used) {
+        s->used = false;
+        std::memset(s->turns, 0, sizeof *s->turns * (size_t)B.n);
+    }
+    sites_used.clear();
+    for (int t = 0; t < B.n; t++) {
+        traffic.longest = std::max(traffic.longest, own[t]);
+        own[t] = 0;
     }
 }
-static void accessed(const void *p, size_t bytes, bool store, const void *site) {
+static void accessed(const void *p, size_t bytes, bool store, const void *place) {
     if (!B.current || B.current == &B.host || counting || !bytes) { return; }
-    if (!on_device(p, bytes)) { return; }
+    const char *a = (const char *)p;
+    if ((a < recent_range[0] || a + bytes > recent_range[1]) && !on_device(p, bytes)) { return; }
     counting = true;
-    int thread = B.current->thread;
+    site_t &site = site_of(place);
+    if (!site.used) {
+        site.used = true;
+        sites_used.push_back(&site);
+    }
+    const int thread = B.current->thread;
+    const uint64_t head = (site.number << 1 | store) << BITS_OF_WARP | (uint64_t)thread / 32;
     own[thread]++;
-    accesses.push_back({site, thread / 32, turns[{site, thread}]++, store, (uintptr_t)p, (unsigned)bytes});
+    accesses.push_back({head << BITS_OF_TURN | site.turns[thread]++, (uintptr_t)p, (unsigned)bytes});
     counting = false;
 }
 

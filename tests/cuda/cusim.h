@@ -29,7 +29,10 @@
 #include <cstring>
 #include <functional>
 #include <memory>
-#include <tuple>
+#include <type_traits>
+
+// What no sanitizer looks at: each thread of a kernel goes through it.
+#define CUSIM_OWN __attribute__((no_sanitize("address", "undefined", "thread")))
 
 namespace cusim {
 
@@ -73,9 +76,6 @@ const char *range_log();                        // since the last call
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none
-// Launched: noted for the list that $CUSIM_KERNELS is at the end, places in the program. With CUSIM_SECTORS each has
-// behind it what all its launches moved: requests, sectors and bytes loaded, then stored.
-void ran(void (*kernel)());
 void *library_open(const char *name);
 void *library_symbol(void *library, const char *name);
 void library_fake(const char *library, const char *name, void *function);     // adds one
@@ -99,7 +99,7 @@ template <class P> inline auto clear_numbers(P &p, int) -> std::enable_if_t<std:
     std::memset(p.p, 0, sizeof p.p);
 }
 template <class P> inline void clear_numbers(P &, long) { }
-template <class P> inline bool argument(P p) {
+template <class P> CUSIM_OWN inline bool argument(P p) {
 #if __has_builtin(__builtin_clear_padding)
     clear_numbers(p, 0);
     __builtin_clear_padding(&p);
@@ -108,7 +108,12 @@ template <class P> inline bool argument(P p) {
     return sizeof p != sizeof(void *) || argument(&p, sizeof p);
 #endif
 }
-cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t shared, cudaStream_t s, std::function<void()> thread);
+// A thread is run(arguments), of which the launch keeps a copy. What was launched is noted for the list that
+// $CUSIM_KERNELS is at the end, places in the program. With CUSIM_SECTORS each has behind it what all its launches moved:
+// requests, sectors and bytes loaded, then stored.
+cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t shared, cudaStream_t s, void (*run)(const void *),
+                   const void *arguments, size_t bytes);
+template <class F> CUSIM_OWN inline void run_as(const void *f) { (*(const F *)f)(); }
 
 // What a kernel sees.
 struct index_t { uint3 thread, block; dim3 block_dim, grid_dim; };
@@ -143,16 +148,13 @@ template <class T, class F> inline T update(T *p, F f) {
 
 }  // namespace cusim
 
+// Little text: it is compiled for each list of parameters.
 template <class... P, class... A>
-inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
-    std::tuple<P...> args{P(a)...};
+CUSIM_OWN inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, cudaStream_t s, A... a) {
     if (!(cusim::argument<P>(P(a)) && ...)) { return cudaGetLastError(); }
-    cudaError_t e = cusim::launch((void (*)())kernel, grid, block, shared, s, [kernel, args] { std::apply(kernel, args); });
-    if (!e) {
-        cusim::ran((void (*)())kernel);
-        cusim::last = {(void (*)())kernel, grid, block};
-    }
-    return e;
+    auto thread = [=]() CUSIM_OWN { kernel(P(a)...); };
+    static_assert(std::is_trivially_copyable<decltype(thread)>::value, "arguments are bytes");
+    return cusim::launch((void (*)())kernel, grid, block, shared, s, cusim::run_as<decltype(thread)>, &thread, sizeof thread);
 }
 #define TCU_SHARED(T, name, ...)                                                                             \
     typedef T name##_t __VA_ARGS__;                                                                          \
