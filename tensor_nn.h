@@ -4619,8 +4619,7 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
 #define NN__NEXT_LINE(p, step) p += step; __asm__("" : "+r"(p));    // else gcc keeps 16 pointers in memory
 #define NN__LINE_IN(i) V_AHEAD(p, 64); v[i] = _mm512_maskz_loadu_ps(in, p); \
     if (left > i + 1) { NN__NEXT_LINE(p, xs) }
-#define NN__LINE_OUT(i) if (wide > i) { \
-        V_AHEAD(q, 16); _mm512_mask_storeu_ps(q, out, v[i]); NN__NEXT_LINE(q, ys) }
+#define NN__LINE_OUT(i) if (wide > i) { _mm512_mask_storeu_ps(q, out, v[i]); NN__NEXT_LINE(q, ys) }
 #define NN__FOUR_LINES(i) { \
         V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE); \
         V_F e = NN__HALVES(v[i + 8], v[i + 12], 0x44), f = NN__HALVES(v[i + 8], v[i + 12], 0xEE); \
@@ -8030,14 +8029,10 @@ TENSOR__FN const float *nn__direct_weights(const nn__direct_t *v, int64_t q, int
     return p;
 }
 
-// Fetches the weights of the outputs first .. last of tile o for the chunk of taps that begins at `from`, or,
-// if that is n, those of the next tile. Always inlined: gcc drops calls of a function that only fetches.
+// Fetches the weights of the outputs first .. last of tile o for the chunk of taps that begins at `from`, of
+// none if it is n. Always inlined: gcc drops calls of a function that only fetches.
 TENSOR__INLINE void nn__direct_fetch(const nn__direct_t *v, int64_t q, int64_t o, int64_t from, int64_t first,
                                      int64_t last) {
-    if (from == v->n) {
-        o++;
-        from = 0;
-    }
     int64_t end = nn__min(from + NN__GATHER_TAPS, v->n);
     int64_t stop = v->once ? nn__min(last, v->co - o * v->mr) : 0;
     for (; first < stop; first++) {
