@@ -4662,34 +4662,42 @@ NN__KERNEL void NN__K(transpose)(int64_t rows, int64_t columns, const float *x, 
                                  int64_t ys) {
     int64_t r = 0, c, i;
 #if TENSOR_NN__PASS == 3
+    // Whole cache lines on both sides: rows are often 4096 bytes apart, and a cache holds few such lines. A
+    // loop over the 16 lines would keep them on the stack.
+#define NN__SIXTEEN(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15)
 #define NN__HALVES(a, b, way) _mm512_maskz_shuffle_f32x4(0xFFFF, a, b, way)
-    // Whole cache lines on both sides: rows are often 4096 bytes apart, and a cache holds few such lines.
-    for (; r < rows; r += 16) {
+#define NN__NEXT_LINE(p, step) p += step; __asm__("" : "+r"(p));    // else gcc keeps 16 pointers in memory
+#define NN__LINE_IN(i) V_AHEAD(p, 64); v[i] = _mm512_maskz_loadu_ps(in, p); \
+    if (left > i + 1) { NN__NEXT_LINE(p, xs) }
+#define NN__LINE_OUT(i) if (wide > i) { _mm512_mask_storeu_ps(q, out, v[i]); NN__NEXT_LINE(q, ys) }
+#define NN__FOUR_LINES(i) { \
+        V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE); \
+        V_F e = NN__HALVES(v[i + 8], v[i + 12], 0x44), f = NN__HALVES(v[i + 8], v[i + 12], 0xEE); \
+        v[i] = NN__HALVES(a, e, 0x88), v[i + 4] = NN__HALVES(a, e, 0xDD); \
+        v[i + 8] = NN__HALVES(b, f, 0x88), v[i + 12] = NN__HALVES(b, f, 0xDD); }
+    for (; r < rows; r += 16, x += 16 * xs, y += 16) {
+        const int64_t left = rows - r;
+        const __mmask16 out = (__mmask16)(left < 16 ? (1 << left) - 1 : 0xFFFF);
         for (c = 0; c < columns; c += 16) {
             V_F v[16];
-            int64_t left = rows - r, wide = columns - c;
-            for (i = 0; i < 16; i++) {
-                const float *p = x + (r + i) * xs + c;
-                if (i < left) { V_AHEAD(p, 64); }
-                v[i] = i < left ? NN__LOAD(p, wide, 0) : V_ZERO();
-            }
-
-            for (i = 0; i < 16; i += 4) { TENSOR__QUADS(v + i); }
-            for (i = 0; i < 4; i++) {
-                V_F a = NN__HALVES(v[i], v[i + 4], 0x44), b = NN__HALVES(v[i], v[i + 4], 0xEE);
-                V_F e = NN__HALVES(v[i + 8], v[i + 12], 0x44), f = NN__HALVES(v[i + 8], v[i + 12], 0xEE);
-                v[i] = NN__HALVES(a, e, 0x88);
-                v[i + 4] = NN__HALVES(a, e, 0xDD);
-                v[i + 8] = NN__HALVES(b, f, 0x88);
-                v[i + 12] = NN__HALVES(b, f, 0xDD);
-            }
-            for (i = 0; i < 16 && i < wide; i++) {
-                V_AHEAD(y + (c + i) * ys + r, 16);
-                NN__K(put)(y + (c + i) * ys + r, left, v[i]);
-            }
+            const int64_t wide = columns - c;
+            const __mmask16 in = (__mmask16)(wide < 16 ? (1 << wide) - 1 : 0xFFFF);
+            const float *p = x + c;
+            float *q = y + c * ys;
+            NN__SIXTEEN(NN__LINE_IN)
+            TENSOR__QUADS(v);
+            TENSOR__QUADS(v + 4);
+            TENSOR__QUADS(v + 8);
+            TENSOR__QUADS(v + 12);
+            NN__FOUR_LINES(0)
+            NN__FOUR_LINES(1)
+            NN__FOUR_LINES(2)
+            NN__FOUR_LINES(3)
+            NN__SIXTEEN(NN__LINE_OUT)
         }
     }
 
+    (void)i;
     return;
 #endif
 #if TENSOR_NN__PASS > 0
@@ -8279,6 +8287,7 @@ typedef struct nn__direct_t {
     int flipped;                      // the input gradient: x is the output's, the kernel reversed
     int sums;                         // the weight gradient
     int gather;                       // 1 = outputs in vectors, 0 = pixels
+    int once;                         // a tile of weights is used once, and is packed right before
     float *packed, *start;            // [groups][tiles][n][mr] and [groups][tiles][mr]
     float *kept;                      // the sums of all tasks where there are rounds, [n][mr] for each tile
     int32_t *off;                     // [n]; of gathered sums [per][rows][ow]
@@ -8288,6 +8297,7 @@ typedef struct nn__direct_t {
     int64_t tx, ty, side, image_plane, out_plane, kernel_plane, chain;   // outputs side x side
     float *in, *out, *sum;            // in [36][tiles][pitch], out [36][tiles of co][tiles][mr]; gw
     int64_t group, first, count;      // the rows of tiles in work
+    int64_t tile;                     // with `once`: whose kernels are transformed
     int winograd, five, own;          // five: NN__TILE_5 or 0; own: a block of tiles is one task
 } nn__direct_t;
 
@@ -8319,7 +8329,10 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
     v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
     if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
     if (v->gather && v->sums) { v->worker += nn__line((uint64_t)(v->n * v->mr) * 4); }
-    v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * (v->n + 1)) * 4);
+    v->once = v->gather && !v->sums && !v->flipped && v->blocks == 1 && v->per == v->images;
+    if (v->once) { v->worker += nn__line((uint64_t)(NN__GATHER_TAPS * v->mr) * 4); }
+    int64_t each = v->once ? 1 : v->n + 1;  // vectors of a tile of weights
+    v->weights = v->sums ? 0 : nn__line((uint64_t)(v->groups * v->tiles * v->mr * each) * 4);
     v->offsets = nn__line((uint64_t)(v->gather && v->sums ? pixels : v->n) * 4);
     v->bytes = v->weights + v->offsets + v->worker * (uint64_t)TENSOR__(thread_count)();
 }
@@ -8395,8 +8408,31 @@ TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
                          nn__min(v->rows, v->oh - oy), v->ow);
 }
 
+// Packs the taps from .. to of the weights of tile o of group q, [to - from][mr]. -> p
+TENSOR__FN const float *nn__direct_weights(const nn__direct_t *v, int64_t q, int64_t o, int64_t from,
+                                           int64_t to, float *p) {
+    int64_t m = nn__min(v->co - o * v->mr, v->mr);
+    if (m < v->mr) { memset(p, 0, (size_t)((to - from) * v->mr) * 4); }
+    NN__DO(v->k, transpose)(m, to - from, v->weight + (q * v->co + o * v->mr) * v->n + from, v->n, p, v->mr);
+    return p;
+}
+
+// Fetches the weights of the outputs first .. last of tile o for the chunk of taps that begins at `from`, of
+// none if it is n. Always inlined: gcc drops calls of a function that only fetches.
+TENSOR__INLINE void nn__direct_fetch(const nn__direct_t *v, int64_t q, int64_t o, int64_t from, int64_t first,
+                                     int64_t last) {
+    int64_t end = nn__min(from + NN__GATHER_TAPS, v->n);
+    int64_t stop = v->once ? nn__min(last, v->co - o * v->mr) : 0;
+    for (; first < stop; first++) {
+        const float *w = v->weight + (q * v->co + o * v->mr + first) * v->n;
+        for (int64_t k = from; k < end; k += 16) { TENSOR__PREFETCH_SECOND(w + k); }
+    }
+}
+
 // One task: some images, one group, one block of rows, a part of the outputs. Every chunk of weights is
-// applied to all of their pixels.
+// applied to all of their pixels. Where no other task needs it, it is packed here, into the first cache, and
+// the next one is fetched while this one is used: weights of ResNet-18's last layers, 9 MB each, took as long
+// to pack and read again as to multiply.
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
@@ -8412,20 +8448,25 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                        v->lines, block + i * v->image);
     }
 
+    float *own = out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4;
     int64_t from, to;
     int64_t x, n, u;
     for (int64_t o = v->tiles * cut / v->cuts; o < last; o++) {
-        const float *w = v->packed + (q * v->tiles + o) * v->n * v->mr,
-                    *start = v->start + (q * v->tiles + o) * v->mr;
+        const float *start = v->start + (q * v->tiles + o) * v->mr;
         int64_t m = nn__min(v->co - o * v->mr, v->mr);
         for (int64_t k = 0; k < parts; k++) {
-            for (from = v->n * k / parts, to = v->n * (k + 1) / parts, i = 0; i < images; i++) {
+            from = v->n * k / parts;
+            to = v->n * (k + 1) / parts;
+            const float *w = v->once ? nn__direct_weights(v, q, o, from, to, own)
+                                     : v->packed + ((q * v->tiles + o) * v->n + from) * v->mr;
+            for (i = 0; i < images; i++) {
                 for (int64_t r = 0; r < rows; r++) {
+                    nn__direct_fetch(v, q, o, to, v->mr * r / rows, v->mr * (r + 1) / rows);
                     for (x = 0, u = 0; u < runs; x += n, u++) {
                         n = run + (u < more);
                         NN__DO(v->k, gather)((int)n, m > v->k->lanes, to - from,
                                              block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
-                                             v->off + from, w + from * v->mr, k ? NULL : start,
+                                             v->off + from, w, k ? NULL : start,
                                              out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
                     }
                 }
@@ -8477,7 +8518,11 @@ TENSOR__FN int nn__winograd_plan(nn__direct_t *v) {
     // Planes whose distance is a multiple of 4096 bytes would share their sets in the caches.
     v->image_plane = nn__ceil(tiles * v->pitch, 1024) * 1024 + 48;
     v->out_plane = nn__ceil(tiles * v->tiles * v->mr, 1024) * 1024 + 48;
-    v->kernel_plane = nn__ceil(v->ci * v->tiles * v->mr, 1024) * 1024 + 48;
+
+    // If all tiles of an only thread are in work at once, the kernels of one pair of vectors of outputs are
+    // transformed and used before the next: those of all would not stay in L2.
+    v->once = !v->sums && v->blocks == 1 && threads == 1 && v->tiles > 1 && !nn__in_time_slices();
+    v->kernel_plane = nn__ceil(v->ci * (v->once ? 1 : v->tiles) * v->mr, 1024) * 1024 + 48;
     v->offsets = nn__line((uint64_t)NN__WINOGRAD_CHAIN * 4);
     v->worker = (uint64_t)((4 * NN__WINOGRAD_TILES + 2) * 6 * v->mr) * 4;
 
@@ -8550,11 +8595,13 @@ TENSOR__FN void nn__winograd_in(void *arg, int64_t task, int worker) {
 // gradient.
 TENSOR__FN void nn__winograd_product(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t e = task / v->tiles, o = task % v->tiles, tiles = v->count * v->tx;
+    int64_t e = v->once ? task : task / v->tiles;
+    int64_t o = v->once ? v->tile : task % v->tiles;
+    int64_t tiles = v->count * v->tx;
     int64_t steps = v->sums ? tiles : v->ci, many = tiles + v->ci - steps;
     int64_t parts = nn__ceil(steps, v->chain), runs = nn__ceil(many, v->k->gr);
     const float *in = v->in + e * v->image_plane;
-    float *kernel = v->packed + e * v->kernel_plane + o * v->ci * v->mr;
+    float *kernel = v->packed + e * v->kernel_plane + (v->once ? 0 : o * v->ci * v->mr);
     float *out = v->out + e * v->out_plane + o * v->rows * v->tx * v->mr;
     const float *b = v->sums ? out : kernel, *zero = v->start + v->tiles * v->mr;
     float *c = v->sums ? kernel : out;
@@ -8601,7 +8648,8 @@ TENSOR__FN void nn__winograd_out(void *arg, int64_t task, int worker) {
 // The kernels from one channel to a pair of vectors of outputs; for the gradient, the transform back.
 TENSOR__FN void nn__winograd_kernel(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t o = task / v->ci, c = task % v->ci, m = nn__min(v->co - o * v->mr, v->mr), mr = v->mr;
+    int64_t o = v->once ? v->tile : task / v->ci, c = task % v->ci, mr = v->mr;
+    int64_t m = nn__min(v->co - o * mr, mr);
     int64_t taps = v->kh * v->kw, at = v->flipped ? ((v->group * v->ci + c) * v->co + o * mr) * taps
                                                   : ((v->group * v->co + o * mr) * v->ci + c) * taps;
     int64_t e = v->kernel_plane, step = v->flipped ? -mr : mr, row = v->kw * step;
@@ -8644,7 +8692,14 @@ TENSOR__FN void nn__winograd_rows(nn__direct_t *v) {
     for (v->first = 0; v->first < all; v->first += v->count) {
         v->count = nn__min(v->rows, all - v->first);
         nn__run(parts * ((v->ci + (v->sums ? v->co : 0)) / v->k->lanes), nn__winograd_in, v);
-        nn__run(36 * v->tiles, nn__winograd_product, v);
+        if (v->once) {
+            for (v->tile = 0; v->tile < v->tiles; v->tile++) {
+                nn__run(v->ci, nn__winograd_kernel, v);
+                nn__run(36, nn__winograd_product, v);
+            }
+        } else {
+            nn__run(36 * v->tiles, nn__winograd_product, v);
+        }
         if (!v->sums) { nn__run(v->count * v->tiles, nn__winograd_out, v); }
     }
 }
@@ -8661,7 +8716,7 @@ TENSOR__FN void nn__winograd_run(nn__direct_t *v, void *scratch) {
         for (int64_t i = 0; i < (v->tiles + 1) * v->mr; i++) {
             v->start[i] = v->bias && i < v->co ? v->bias[v->group * v->co + i] : 0;
         }
-        if (!v->sums) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
+        if (!v->sums && !v->once) { nn__run(v->tiles * v->ci, nn__winograd_kernel, v); }
         if (v->own) {
             nn__run(v->blocks, nn__winograd_block, v);
         } else {
@@ -8678,10 +8733,10 @@ TENSOR__FN void nn__direct_pack(void *arg, int64_t task, int worker) {
     int64_t taps = v->kh * v->kw;
     float *p = v->packed + task * v->n * mr;
     (void)worker;
-    if (m < mr) { memset(p, 0, (size_t)(v->n * mr) * 4); }
     if (!v->flipped) {
-        NN__DO(v->k, transpose)(m, v->n, v->weight + (q * v->co + t * mr) * v->n, v->n, p, mr);
+        (void)nn__direct_weights(v, q, t, 0, v->n, p);
     } else {
+        if (m < mr) { memset(p, 0, (size_t)(v->n * mr) * 4); }
         for (int64_t c = 0; c < v->ci; c++) {
             NN__DO(v->k, transpose)(m, taps, v->weight + ((q * v->ci + c) * v->co + t * mr) * taps, taps,
                                p + (c * taps + taps - 1) * mr, -mr);
@@ -8697,10 +8752,11 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
         return;
     }
     v->packed = p;
-    v->start = p += v->groups * tiles * mr * v->n;
+    if (!v->once) { p += v->groups * tiles * mr * v->n; }
+    v->start = p;
     v->off = (int32_t *)(void *)((char *)scratch + v->weights);
     v->work = (char *)v->off + v->offsets;
-    nn__run(v->groups * tiles, nn__direct_pack, v);
+    if (!v->once) { nn__run(v->groups * tiles, nn__direct_pack, v); }
     for (int64_t q = 0; q < v->groups; q++) {
         for (int64_t j = 0; j < tiles * mr; j++) { *p++ = v->bias && j < v->co ? v->bias[q * v->co + j] : 0; }
     }
