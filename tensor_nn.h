@@ -7142,9 +7142,10 @@ TENSOR__FN tensor_t *nn__renormed(tensor_t *index, tensor_t *weight, double max_
     int64_t rows = w->dims[0];
     if (p == 0 || p == 2) {
         norm = (tensor_norm_dim)(w, 1, 0);
+    } else if (p == (double)INFINITY) {
+        norm = (tensor_amax_dim)((tensor_abs)(w), 1, 0);
     } else {
-        const int64_t columns = 1;
-        norm = (tensor_norm_p_dims)(w, p, &columns, 1, 0);
+        norm = (tensor_pow_scalar)((tensor_sum_dim)((tensor_pow_scalar)((tensor_abs)(w), p), 1, 0), 1 / p);
     }
     tensor_t *used = nn__like(&rows, 1, 0, w);
     used = (tensor_index_add)(used, 0, flat, nn__like(&flat->numel, 1, 1, w));
