@@ -2376,7 +2376,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 // - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
 //   elements), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
 //   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
-//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
+//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU, in one of a
+//   GPU what takes an older tensor of the CPU there, also a single number (pinned memory is read anew).
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it, and neither is an op without a kernel (an error). Copies from

@@ -259,6 +259,8 @@ struct driver_t {
     int (*event_query)(void *user, int device, void *event);        // 0 = done, 1 = not yet, < 0 = failed
     int (*stream_sync)(void *user, int device, void *stream);
     int (*fill)(void *user, int device, void *stream, uint64_t address, uint64_t bytes);    // debug: 0xFF
+    // The device of a foreign stream, `otherwise` if it is not known; NULL = that of the block.
+    int (*device_of)(const void *stream, int otherwise) = nullptr;
 };
 
 struct options_t {
@@ -343,6 +345,7 @@ struct lane_t {
 struct queue_t { // events of one foreign stream, in its order: only the head must be queried
     queue_t *next;
     void *stream;
+    int device;                             // of the stream, and of its events
     use_t *head, **tail;
 };
 
@@ -776,15 +779,19 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
     }
 }
 
-inline int new_event(allocator_t *A, device_t *d, void **event) {
-    if (d->nevents) {
+inline int new_event(allocator_t *A, device_t *d, int device, void **event) {
+    if (device == d->index && d->nevents) {
         *event = d->events[--d->nevents];
         return 0;
     }
-    return A->driver.event_new(A->driver.user, d->index, event);
+    return A->driver.event_new(A->driver.user, device, event);
 }
 
-inline void keep_event(allocator_t *A, device_t *d, void *event) {
+inline void keep_event(allocator_t *A, device_t *d, int device, void *event) {
+    if (device != d->index) {                               // pinned memory, which streams of all devices use
+        A->driver.event_free(A->driver.user, device, event);
+        return;
+    }
     if (d->nevents == d->room_events) {
         int room = d->room_events ? 2 * d->room_events : 64;
         void **p = (void **)realloc(d->events, (size_t)room * sizeof *p);
@@ -830,14 +837,15 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
         queue_t *q = d->queues;
         while (q && q->stream != u->stream) { q = q->next; }
         if (!q && (q = (queue_t *)malloc(sizeof *q))) {
-            *q = queue_t{d->queues, u->stream, nullptr, nullptr};
+            const auto of = A->driver.device_of;
+            *q = queue_t{d->queues, u->stream, of ? of(u->stream, d->index) : d->index, nullptr, nullptr};
             q->tail = &q->head;
             d->queues = q;
         }
-        if (!q || new_event(A, d, &u->event)) {
+        if (!q || new_event(A, d, q->device, &u->event)) {
             A->driver.stream_sync(A->driver.user, d->index, u->stream);
         } else if (A->driver.event_record(A->driver.user, d->index, u->event, u->stream)) {
-            keep_event(A, d, u->event);
+            keep_event(A, d, q->device, u->event);
             A->driver.stream_sync(A->driver.user, d->index, u->stream);
         } else {
             b->waits++;
@@ -862,7 +870,7 @@ inline void poll(allocator_t *A, device_t *d, bool wait) {
             use_t *u = q->head;
             block_t *b = u->of;
             if (!(q->head = u->next)) { q->tail = &q->head; }
-            keep_event(A, d, u->event);
+            keep_event(A, d, q->device, u->event);
             u->next = d->spare_uses;
             d->spare_uses = u;
             d->npending--;
@@ -9810,7 +9818,15 @@ struct graph_t {
 enum { HELD_BYTES = 16 };
 static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
-struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
+struct slot_t { // told: by op. Without a graph: the stream, the mark of the call and the thread that made it
+    const char *op, *site;
+    graph_t *graph;
+    bool told;
+    int code;
+    const stream_t *on;
+    uint64_t mark;
+    const void *thread;
+};
 
 struct gpu_t {                                  // made when first used
     int ready, sms, major, next, used;          // slots: the next one, how many since the last check
@@ -10017,6 +10033,14 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
+// The device of a stream; `otherwise` where it is none of ours.
+static int device_of_stream(const void *stream, int otherwise) {
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        if ((const void *)process.stream[k]->raw == stream) { return process.stream[k]->device; }
+    }
+    return otherwise;
+}
+
 static allocator_t *allocator_of(const block_t *b) {
     return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
 }
@@ -10168,6 +10192,13 @@ struct scratch_t {
 // Defined in >>graphs.
 static int in_capture(const stream_t *s, const char *op);
 
+// Whether a wait for s is told of this slot's op: it ran there or in a graph, s has waited for it, or the
+// calling thread made it. Others are for the threads that made them.
+static bool is_heard(const slot_t &slot, const stream_t *s) {
+    if (slot.graph || slot.on == s || slot.thread == &this_thread) { return true; }
+    return slot.on && __atomic_load_n(&s->seen[slot.on->id], __ATOMIC_RELAXED) >= slot.mark;
+}
+
 // Waits for the stream. If an op has met a bad index, this raises the error of that op, with the place of
 // its call.
 static int settle(stream_t *s, const char *what) {
@@ -10192,8 +10223,16 @@ static int settle(stream_t *s, const char *what) {
     }
 
     int bad = 0;
+    bool left = false;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k][0]) { continue; }
+        {
+            lock_t hold(&process.lock);
+            if (!is_heard(g->slot[k], s)) {
+                left = true;
+                continue;
+            }
+        }
         if (code_of(cudaMemsetAsync(g->errors + 2 * k, 0, sizeof **word, s->raw))) {
             return raise_cuda(what);
         }
@@ -10213,7 +10252,8 @@ static int settle(stream_t *s, const char *what) {
 
     // The words are 0 before other streams' ops get them, and before another stream's check reads them again.
     if (bad && code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
-    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
+    if (left) { __atomic_store_n(g->refused, 1u, __ATOMIC_RELEASE); }
+    if (!others && !left) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     return bad;
 }
 
@@ -10598,7 +10638,8 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
-    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code};
+    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code, s,
+                  __atomic_load_n(&s->calls, __ATOMIC_ACQUIRE) + 1, &this_thread};
     if (this_thread.nslots == 16) { this_thread.nslots = 0; }
     this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
@@ -12685,7 +12726,9 @@ static int start(tensor__thread_t *th) {
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
     if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&libraries.off, 1, __ATOMIC_RELAXED); }
     const driver_t driver = device_driver();
-    if (!(process.pinned = allocator_new(&pinned_driver, &options)) ||
+    driver_t pinned = pinned_driver;
+    pinned.device_of = device_of_stream;
+    if (!(process.pinned = allocator_new(&pinned, &options)) ||
         !(process.allocator = allocator_new(&driver, &options))) {
         free(process.pinned);
         process.pinned = nullptr;

@@ -1722,7 +1722,26 @@ static void host_numbers(void) {
 #ifdef TEST_CUDA_SIM
 extern int cudaMemsetAsync(void *, int, size_t, void *), cudaMalloc(void **, size_t), cudaFree(void *);
 extern int cudaEventCreateWithFlags(void **, unsigned), cudaEventRecord(void *, void *);
-extern int cudaEventQuery(void *), cudaEventDestroy(void *), cudaGetLastError(void);
+extern int cudaEventQuery(void *), cudaEventDestroy(void *), cudaGetLastError(void), cudaSetDevice(int);
+// Pinned memory is freed without a wait while a copy reads it, whatever device that goes to.
+static void freed_early(void) {
+    for (int k = 0; k < 2; k++) {
+        const tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + k);
+        tensor_t *host = tensor_pin_memory(tensor_full(3, 1000)), *there;
+        void *done;
+        cudaSetDevice(k);
+        cudaEventCreateWithFlags(&done, 2);
+        CHECK(tensor_cuda_synchronize(device) == 0);
+        there = tensor_to_non_blocking(host, device);
+        cudaEventRecord(done, tensor_cuda_stream_raw(tensor_cuda_default_stream(device)));
+        tensor_free(host);
+        CHECK_MSG(cudaEventQuery(done) != 0, "device %d", k);
+        cudaGetLastError();
+        CHECK(tensor_item(tensor_sum(there)) == 3000);
+        cudaEventDestroy(done);
+    }
+    cudaSetDevice(0);
+}
 // What the program queues on the memory is ordered also if another stream has waited since tensor_cuda_data.
 static void late_work(void) {
     tensor_t *x = on(tensor_zeros(1000)), *y = tensor_add_scalar(x, 1), *w;
@@ -1857,6 +1876,52 @@ static void bad_index(void) {
     }
 }
 #ifdef TEST_CUDA_SIM
+extern int cudaStreamSynchronize(void *);
+// A bad index is told to the thread that made the call, also if another thread waits for its own stream
+// first.
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
+static int turn_now, bad_code;
+static void turn_to(int n) {
+    pthread_mutex_lock(&turn_lock);
+    turn_now = n;
+    pthread_cond_broadcast(&turn_changed);
+    pthread_mutex_unlock(&turn_lock);
+}
+static void turn_wait(int n) {
+    pthread_mutex_lock(&turn_lock);
+    while (turn_now != n) { pthread_cond_wait(&turn_changed, &turn_lock); }
+    pthread_mutex_unlock(&turn_lock);
+}
+static void *bad_worker(void *u) {
+    (void)u;
+    tensor_set_error_handler(test_quiet, NULL);
+    tensor_cuda_set_stream(s1);
+    tensor_t *x = on(tensor_ones(10)), *index = on(tensor_full_of(TENSOR_I64, 100, 1));
+    tensor_cuda_stream_synchronize(s1);
+    x = tensor_index_select(x, 0, index);
+    cudaStreamSynchronize(tensor_cuda_stream_raw(s1));
+    turn_to(1);
+    turn_wait(2);
+    tensor_item(x);
+    bad_code = tensor_error_code();
+    tensor_thread_end();
+    return NULL;
+}
+static void own_errors(void) {
+    tensor_cuda_set_stream(s2);
+    tensor_t *x = on(tensor_ones(10)), *index = on(tensor_full_of(TENSOR_I64, 1, 1));
+    pthread_t id;
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    x = tensor_index_select(x, 0, index);
+    pthread_create(&id, NULL, bad_worker, NULL);
+    turn_wait(1);
+    CHECK(tensor_item(x) == 1 && tensor_ok());
+    turn_to(2);
+    pthread_join(id, NULL);
+    CHECK(bad_code == TENSOR_ERR_INDEX);
+    tensor_cuda_set_stream(NULL);
+}
 // Two threads have one stream: a wait of the other one between an op's note and its launch does not lose its
 // error.
 static int waits;
@@ -1953,6 +2018,8 @@ int main(void) {
     RUN(decoding_nan);
     RUN(fill_bool);
 #ifdef TEST_CUDA_SIM
+    RUN(freed_early);
+    RUN(own_errors);
     RUN(late_work);
     RUN(wrapped_in_capture);
     RUN(deleter_frees);
