@@ -2377,7 +2377,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 // - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
 //   elements), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
 //   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
-//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU.
+//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU, in one of a
+//   GPU what takes an older tensor of the CPU there, also a single number (pinned memory is read anew).
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it. An op without a kernel is an error, as is a step of Adafactor.
@@ -4485,6 +4486,7 @@ typedef struct tensor_recorder_t {
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
+    uint64_t since;                     // of the last node older than a capture
     int refused;                        // something that cannot be captured was called: the step has no graph
 } tensor_recorder_t;
 
@@ -11909,7 +11911,7 @@ struct tensor__thread_t {
     int64_t header_count;
     tensor_t *fresh_headers;        // never used ones
     tensor__storage_t *storages;
-    uint32_t captures;              // begun on the CPU: tells storages made in one from older ones
+    uint32_t captures;              // begun: tells storages made in one from older ones
     void *bins[TENSOR__CLASSES];
     tensor_t *foreign_headers;      // freed by other threads: lock-free stacks, drained when a list runs dry
     tensor__storage_t *foreign_storages;
@@ -16111,7 +16113,7 @@ TENSOR__FN tensor_t *tensor__grad_out(tensor__grad_t *g, int k) {
 TENSOR__FN tensor_t *tensor__grad_spare(tensor__grad_t *g, int k) {
     tensor_t *t = tensor__grad_in(g, k);
     if (!tensor__live(t) || g->run->retain || !(t->flags & TENSOR__CONTIGUOUS)) { return NULL; }
-    int wrapped = !t->device && t->storage->size_class < 0;
+    int wrapped = t->storage->size_class < 0 && (!t->device || t->storage->size_class != TENSOR__OF_DEVICE);
     if (wrapped || t->storage->read_only || (g->th->recorder && !t->device)) { return NULL; }
     return TENSOR__ATOMIC_LOAD(&t->storage->refs) == 2 ? t : NULL;
 }
@@ -32279,7 +32281,6 @@ struct tensor_graph_t {
     int state, code;                    // code: of the first refusal
     tensor__thread_t *thread;
     uint32_t born;                      // what the storages made in the capture have
-    uint64_t seq;                       // of the last node older than the capture
     tensor__chunk_t *chunks;
     tensor__unit_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__unit_t *at;                 // the next of a step in time slices; NULL = none is under way
@@ -32500,7 +32501,7 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
         unit->offset = c->rng.offset - g->rng.offset;
 
         // The mask of a dropout older than the capture stays as it is.
-        int older = g->recorder.seq && g->recorder.seq <= g->seq;
+        int older = g->recorder.seq && g->recorder.seq <= g->recorder.since;
         unit->drawn = !older && c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
     }
     for (int i = 0; i < (int)n; i++) {
@@ -32606,10 +32607,17 @@ TENSOR__FN int tensor__device_host(tensor_recorder_t *self, const tensor__storag
     return tensor__capture_refuse(g, use, op);
 }
 
-// In a capture on a GPU a kernel of the CPU runs at once: before the graph's copies to the host.
+// In a capture on a GPU a kernel of the CPU runs at once: before the graph's copies to the host. A number of
+// the host that goes to the GPU would stay what it is now, so it must be one that was made in the capture.
 TENSOR__FN int tensor__device_call(tensor_recorder_t *self, const tensor_call_t *c) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
-    if (c->device || c->row->family == TENSOR_FAMILY_TRANSFER) { return 0; }
+    if (c->row->family == TENSOR_FAMILY_TRANSFER) {
+        const tensor__storage_t *from = c->arg[0].storage, *to = c->arg[1].storage;
+        int number = from && to && !from->device && to->device && c->arg[0].numel &&
+                     !tensor__is_pinned(g->thread, from);
+        return number && tensor__is_older(g, from) ? tensor__capture_refuse(g, TENSOR_HOST_WRITE, "to") : 0;
+    }
+    if (c->device) { return 0; }
     for (int i = 0; i < c->nin + c->nout; i++) {
         const tensor__storage_t *s = c->arg[i].storage;
         if (s && !s->device && g->backend->graph_made(g->there, s)) {
@@ -32720,6 +32728,7 @@ TENSOR__FN int tensor__device_capture(tensor_graph_t *g, int index) {
     g->device = index;
     g->recorder.call = tensor__device_call;
     g->recorder.host = tensor__device_host;
+    g->born = ++g->thread->captures;
     return b->graph_begin(index - 1, &g->there);
 }
 
@@ -32742,7 +32751,7 @@ TENSOR_API int (tensor_capture_begin)(tensor_device_t device) {
     g->state = TENSOR__GRAPH_OPEN;
     g->rng = th->rng;
     if (!th->seq) { th->seq = 1; }      // what nodes of other threads have, see tensor__tell_node
-    g->seq = th->seq;
+    g->recorder.since = th->seq;
     g->takes_bf16 = tensor__takes_bf16(th->ctx);
     tensor__own(th, &g->owned);
     int code = index ? tensor__device_capture(g, index) : tensor__cpu_capture(g);

@@ -259,6 +259,8 @@ struct driver_t {
     int (*event_query)(void *user, int device, void *event);        // 0 = done, 1 = not yet, < 0 = failed
     int (*stream_sync)(void *user, int device, void *stream);
     int (*fill)(void *user, int device, void *stream, uint64_t address, uint64_t bytes);    // debug: 0xFF
+    // The device of a foreign stream, `otherwise` if it is not known; NULL = that of the block.
+    int (*device_of)(const void *stream, int otherwise) = nullptr;
 };
 
 struct options_t {
@@ -343,6 +345,7 @@ struct lane_t {
 struct queue_t { // events of one foreign stream, in its order: only the head must be queried
     queue_t *next;
     void *stream;
+    int device;                             // of the stream, and of its events
     use_t *head, **tail;
 };
 
@@ -776,15 +779,19 @@ inline void unmap_block(allocator_t *A, device_t *d, block_t *b) {
     }
 }
 
-inline int new_event(allocator_t *A, device_t *d, void **event) {
-    if (d->nevents) {
+inline int new_event(allocator_t *A, device_t *d, int device, void **event) {
+    if (device == d->index && d->nevents) {
         *event = d->events[--d->nevents];
         return 0;
     }
-    return A->driver.event_new(A->driver.user, d->index, event);
+    return A->driver.event_new(A->driver.user, device, event);
 }
 
-inline void keep_event(allocator_t *A, device_t *d, void *event) {
+inline void keep_event(allocator_t *A, device_t *d, int device, void *event) {
+    if (device != d->index) {                               // pinned memory, which streams of all devices use
+        A->driver.event_free(A->driver.user, device, event);
+        return;
+    }
     if (d->nevents == d->room_events) {
         int room = d->room_events ? 2 * d->room_events : 64;
         void **p = (void **)realloc(d->events, (size_t)room * sizeof *p);
@@ -830,14 +837,15 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
         queue_t *q = d->queues;
         while (q && q->stream != u->stream) { q = q->next; }
         if (!q && (q = (queue_t *)malloc(sizeof *q))) {
-            *q = queue_t{d->queues, u->stream, nullptr, nullptr};
+            const auto of = A->driver.device_of;
+            *q = queue_t{d->queues, u->stream, of ? of(u->stream, d->index) : d->index, nullptr, nullptr};
             q->tail = &q->head;
             d->queues = q;
         }
-        if (!q || new_event(A, d, &u->event)) {
+        if (!q || new_event(A, d, q->device, &u->event)) {
             A->driver.stream_sync(A->driver.user, d->index, u->stream);
         } else if (A->driver.event_record(A->driver.user, d->index, u->event, u->stream)) {
-            keep_event(A, d, u->event);
+            keep_event(A, d, q->device, u->event);
             A->driver.stream_sync(A->driver.user, d->index, u->stream);
         } else {
             b->waits++;
@@ -862,7 +870,7 @@ inline void poll(allocator_t *A, device_t *d, bool wait) {
             use_t *u = q->head;
             block_t *b = u->of;
             if (!(q->head = u->next)) { q->tail = &q->head; }
-            keep_event(A, d, u->event);
+            keep_event(A, d, q->device, u->event);
             u->next = d->spare_uses;
             d->spare_uses = u;
             d->npending--;
@@ -5025,7 +5033,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
             score = warp_sum(score);
             C above = score > top || score != score ? score : top;
             C left = above == -INFINITY ? C(1) : w_exp(top - above), weight = w_exp(score - above);
-            if (above == -INFINITY) { weight = 0; }
+            if (above == -INFINITY && score == score) { weight = 0; }          // NaN stays
             top = above;
             weights = weights * left + weight;
             TCU_UNROLL
@@ -5386,17 +5394,21 @@ __global__ void __launch_bounds__(THREADS, 4)
 flat_places(walk_t w, int64_t *y, any_set_t s, sizes_t size, unsigned long long *error) {
     for (int64_t i = thread_index(); i < w.n; i += thread_count()) {
         int64_t at[POINTWISE_OPERANDS], place = 0;
+        bool bad = false;
         places_of<POINTWISE_OPERANDS>(w, i, at);
         for (int k = 0; k < s.arity; k++) {
             int64_t v = load_as<int64_t>(s.p[k + 1], s.dtype[k + 1], at[k + 1]), n = size.n[k];
-            place = place * n + checked(v < 0 ? v + n : v, n, i, error);
+            v = v < 0 ? v + n : v;
+            bad |= v < 0 || v >= n;
+            place = place * n + checked(v, n, i, error);
         }
-        y[at[0]] = place;
+        y[at[0]] = bad ? -1 : place;            // nothing is written there
     }
 }
 
 // The position in y of element i of a scatter, as if y were contiguous, and the order of the sources. index
-// NULL: the position is that of the walk. An index that is `padding` goes to `places`, after all others.
+// NULL: the position is that of the walk. An index that is `padding` or out of range goes to `places`, after
+// all others, where nothing is written.
 __global__ void __launch_bounds__(THREADS, 4)
 scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, int64_t stride, int64_t size,
              int64_t padding, int64_t places, unsigned long long *error) {
@@ -5405,7 +5417,9 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
         places_of<2>(w, i, at);
         if (index) {
             int64_t to = load_as<int64_t>(index, dtype, at[0]);
-            at[1] = to == padding ? places : at[1] + stride * checked(to, size, i, error);
+            const bool bad = to != padding && (to < 0 || to >= size);
+            if (bad) { fault(error, i); }
+            at[1] = bad || to == padding ? places : at[1] + stride * to;
         }
         key[i] = (uint64_t)at[1];
         order[i] = (int)i;
@@ -9967,6 +9981,7 @@ struct graph_t {
     uint64_t drawn;                             // calls of the generator in a run
     list_t<live_t> lives;
     list_t<listed_t> list;
+    uint64_t after[MAX_STREAMS];                // marks of what used its results, which are freed by now
     list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
     list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
@@ -9975,7 +9990,15 @@ struct graph_t {
 enum { HELD_BYTES = 16 };
 static unsigned *held_of(const graph_t *g) { return (unsigned *)(uintptr_t)g->numbers->address; }
 
-struct slot_t { const char *op, *site; graph_t *graph; bool told; int code; };   // told: by op
+struct slot_t { // told: by op. Without a graph: the stream, the mark of the call and the thread that made it
+    const char *op, *site;
+    graph_t *graph;
+    bool told;
+    int code;
+    const stream_t *on;
+    uint64_t mark;
+    const void *thread;
+};
 
 struct gpu_t {                                  // made when first used
     int ready, sms, major, next, used;          // slots: the next one, how many since the last check
@@ -10182,6 +10205,14 @@ static int order(stream_t *s, uint64_t mark) {
     return 0;
 }
 
+// The device of a stream; `otherwise` where it is none of ours.
+static int device_of_stream(const void *stream, int otherwise) {
+    for (int k = 0, n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE); k < n; k++) {
+        if ((const void *)process.stream[k]->raw == stream) { return process.stream[k]->device; }
+    }
+    return otherwise;
+}
+
 static allocator_t *allocator_of(const block_t *b) {
     return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
 }
@@ -10211,6 +10242,12 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     if (!own && record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark)) {
         forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
     }
+}
+
+// The mark of the stream's next call, for work of the program's that is queued before that: whoever waits for
+// it until then records anew.
+static uint64_t coming_mark(const stream_t *s) {
+    return (uint64_t)s->id << MARK_BITS | (__atomic_load_n(&s->calls, __ATOMIC_ACQUIRE) + 1);
 }
 
 static uint64_t next_mark(stream_t *s) {
@@ -10286,6 +10323,8 @@ static int call_before(stream_t *s, const tensor_call_t *c) {
 
 static void call_after(stream_t *s, const tensor_call_t *c) {
     if (captured_on(s)) { return; }
+    // Another thread may have checked this stream between the note and the launch.
+    if (this_thread.nslots) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     uint64_t mark = next_mark(s);
     for (int i = 0; i < c->nin + c->nout; i++) {
         const tensor_arg_t &a = c->arg[i];
@@ -10325,6 +10364,13 @@ struct scratch_t {
 // Defined in >>graphs.
 static int in_capture(const stream_t *s, const char *op);
 
+// Whether a wait for s is told of this slot's op: it ran there or in a graph, s has waited for it, or the
+// calling thread made it. Others are for the threads that made them.
+static bool is_heard(const slot_t &slot, const stream_t *s) {
+    if (slot.graph || slot.on == s || slot.thread == &this_thread) { return true; }
+    return slot.on && __atomic_load_n(&s->seen[slot.on->id], __ATOMIC_RELAXED) >= slot.mark;
+}
+
 // Waits for the stream. If an op has met a bad index, this raises the error of that op, with the place of
 // its call.
 static int settle(stream_t *s, const char *what) {
@@ -10349,8 +10395,16 @@ static int settle(stream_t *s, const char *what) {
     }
 
     int bad = 0;
+    bool left = false;
     for (int k = 0; k < SLOTS; k++) {
         if (!word[k][0]) { continue; }
+        {
+            lock_t hold(&process.lock);
+            if (!is_heard(g->slot[k], s)) {
+                left = true;
+                continue;
+            }
+        }
         if (code_of(cudaMemsetAsync(g->errors + 2 * k, 0, sizeof **word, s->raw))) {
             return raise_cuda(what);
         }
@@ -10370,7 +10424,8 @@ static int settle(stream_t *s, const char *what) {
 
     // The words are 0 before other streams' ops get them, and before another stream's check reads them again.
     if (bad && code_of(cudaStreamSynchronize(s->raw))) { return raise_cuda(what); }
-    if (!others) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
+    if (left) { __atomic_store_n(g->refused, 1u, __ATOMIC_RELEASE); }
+    if (!others && !left) { __atomic_store_n(&g->used, 0, __ATOMIC_RELAXED); }
     return bad;
 }
 
@@ -10404,8 +10459,7 @@ struct wrapped_t {
     void *data, *user;
 };
 
-// Waits for all that was queued with it so far. A stream that is being captured has queued nothing that runs
-// now.
+// Waits for all that was queued with it so far; on a stream that is being captured, before the capture.
 static void unwrap(block_t *b) {
     wrapped_t *w = (wrapped_t *)(void *)b;
     device_t *d = process.allocator->device[w->lane.device];
@@ -10414,7 +10468,8 @@ static void unwrap(block_t *b) {
         stream_t *s = process.stream[k];
         bool used = w->lane.stream == (void *)s->raw;
         for (use_t *u = b->uses; u; u = u->next) { used = used || u->stream == (void *)s->raw; }
-        if (used && !captured_on(s)) { forget(cudaStreamSynchronize(s->raw)); }
+        if (!used) { continue; }
+        forget(captured_on(s) ? cudaEventSynchronize(s->event) : cudaStreamSynchronize(s->raw));
     }
     {
         lock_t hold(&d->lock);
@@ -10429,6 +10484,25 @@ static void unwrap(block_t *b) {
     free(w);
 }
 
+// A result is freed whose memory stays the graph's: the next run waits for what other streams do with it.
+static void run_after(graph_t *g, block_t *b) {
+    auto wait_for = [&](uint64_t mark) {
+        uint64_t &known = g->after[mark >> MARK_BITS];
+        known = mark > known ? mark : known;
+    };
+    wait_for(__atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
+    wait_for(__atomic_load_n(&b->read, __ATOMIC_RELAXED));
+    lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
+    for (use_t *u = b->uses; u; u = u->next) {
+        const int n = u->read ? 0 : __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE);
+        for (int k = 0; k < n; k++) {           // a use that has no mark
+            stream_t *s = process.stream[k];
+            if (u->stream == (void *)s->raw && !captured_on(s)) { wait_for(coming_mark(s)); }
+        }
+        wait_for(u->read);
+    }
+}
+
 static void let_go(allocator_t *from, block_t *b) {
     if (b && b->home->lane->outside) {
         unwrap(b);
@@ -10441,12 +10515,14 @@ static void backend_release(void *, void *block) {
     block_t *b = (block_t *)block;
     if (b->kept) {                              // by graphs
         lock_t hold(&process.graph_lock);
+        const bool shared = b->kept > 1;        // another graph goes on with it
         for (graph_t *g = process.graphs; g; g = g->next) {
             for (int k = 0; k < g->list.n; k++) {
                 listed_t &l = g->list.at[k];
                 if (l.block != b) { continue; }
                 l.storage = nullptr;
-                if (b->made != g->id) { continue; }
+                if (b->made != g->id || (shared && !g->pool)) { continue; }
+                if (!g->pool) { run_after(g, b); }      // a pool has the marks of all its blocks
                 l.block = nullptr;              // the graph's own memory stays with the graph anyway
                 b->kept--;
                 b->listed = 0;
@@ -10734,7 +10810,8 @@ static unsigned long long *noting(const tensor_call_t *c, const char *what = nul
     while (--tries && g->slot[k].graph) { k = (k + 1) % SLOTS; }
     g->next = (k + 1) % SLOTS;
     __atomic_add_fetch(&g->used, 1, __ATOMIC_RELAXED);
-    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code};
+    g->slot[k] = {what ? what : c->row->name, nullptr, graph, what != nullptr, code, s,
+                  __atomic_load_n(&s->calls, __ATOMIC_ACQUIRE) + 1, &this_thread};
     if (this_thread.nslots == 16) { this_thread.nslots = 0; }
     this_thread.slot[this_thread.nslots++] = &g->slot[k];
     if (graph) { graph->noted = 1; } else { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
@@ -10773,8 +10850,11 @@ static void *live_number(const live_t &number, uint32_t bytes) {
 static rng_t rng_of(const tensor_call_t *c) {
     graph_t *g = captured_on(this_thread.now);
     if (!g) { return c->rng; }
+    tensor_recorder_t *r = TENSOR__(set_recorder)(nullptr);
+    TENSOR__(set_recorder)(r);
+    const bool older = r && r->seq && r->seq <= r->since;       // the mask of a dropout stays as it is
     live_t n = {};
-    n.own_seed = c->rng.seed != g->rng.seed;
+    n.own_seed = older || c->rng.seed != g->rng.seed || c->rng.offset < g->rng.offset;
     n.seed = c->rng.seed;
     n.offset = n.own_seed ? c->rng.offset : c->rng.offset - g->rng.offset;
     return {c->rng, (const tensor_generator_t *)live_number(n, sizeof(tensor_generator_t))};
@@ -10950,7 +11030,10 @@ static int native_rows(const place_t &at, tensor_call_t *c) {
 static int native_fill(const place_t &at, tensor_call_t *c) {
     const tensor_arg_t &y = c->arg[c->nin];
     int id = c->row->id;
-    if (id == TENSOR_OP_FILL) { return fill(at, y, c->p->fill.start, integer_of(c->p->fill.start)); }
+    if (id == TENSOR_OP_FILL) {
+        const double v = c->p->fill.start;
+        return fill(at, y, v, y.dtype == TENSOR_BOOL ? v != 0 : integer_of(v));
+    }
     if (id == TENSOR_OP_ARANGE) { return arange(at, y, c->p->fill.start, c->p->fill.step); }
     if ((id != TENSOR_OP_TRIL && id != TENSOR_OP_TRIU) || !is_dense(c)) { return NONE; }
     const tensor_arg_t &x = c->arg[0];
@@ -12173,12 +12256,18 @@ static void backend_graph_free(void *graph) {
     {
         lock_t hold(&process.graph_lock);
         for (int k = 0; k < g->list.n; k++) {
-            block_t *b = g->list.at[k].block;
-            if (b && --b->kept == 0 && b->released) { let_go(allocator_of(b), b); }
+            block_t *&b = g->list.at[k].block;
+            if (b && (--b->kept || !b->released)) { b = nullptr; }
         }
         graph_t **before = &process.graphs;
         while (*before && *before != g) { before = &(*before)->next; }
         if (*before) { *before = g->next; }
+    }
+
+    // Without the lock, because a deleter of the program's may free tensors.
+    for (int k = 0; k < g->list.n; k++) {
+        block_t *b = g->list.at[k].block;
+        if (b) { let_go(allocator_of(b), b); }
     }
 
     {
@@ -12366,6 +12455,10 @@ static int backend_graph_run(void *graph, int first) {
     }
     {
         lock_t hold(&process.graph_lock);
+        for (int k = 0; k < __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE) && !code; k++) {
+            code = order(s, g->after[k]);
+            if (!code) { g->after[k] = 0; }     // the runs wait for each other
+        }
         for (int k = 0; k < g->list.n && !code; k++) {
             if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
         }
@@ -12814,7 +12907,9 @@ static int start(tensor__thread_t *th) {
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");
     if (is_set("TENSOR_CUDA_NO_LIBRARIES")) { __atomic_store_n(&libraries.off, 1, __ATOMIC_RELAXED); }
     const driver_t driver = device_driver();
-    if (!(process.pinned = allocator_new(&pinned_driver, &options)) ||
+    driver_t pinned = pinned_driver;
+    pinned.device_of = device_of_stream;
+    if (!(process.pinned = allocator_new(&pinned, &options)) ||
         !(process.allocator = allocator_new(&driver, &options))) {
         free(process.pinned);
         process.pinned = nullptr;
@@ -13387,7 +13482,7 @@ void *tensor_cuda_data(tensor_t *x) {
         return nullptr;
     }
     // Later calls on other streams record their event when they wait, so that it covers the caller's work.
-    if (!g) { use_after(s, b, true, next_mark(s)); }
+    if (!g) { use_after(s, b, true, coming_mark(s)); }
     // What the caller does with the address is not recorded; a capture notes the block alone.
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }

@@ -14317,7 +14317,8 @@ TENSOR__FN int nn__ctc_states(tensor_t *const *in, const tensor_ctc_params_t *p,
 // contains exp(log_probs), which is added with the value 0.
 TENSOR__FN tensor_t *nn__composed_ctc(tensor_t *const *in, const tensor_params_t *params) {
     const tensor_ctc_params_t *p = &params->ctc;
-    tensor_t *x = in[0], *a = NULL, *low = TENSOR__(constant)(-1e30, (tensor_dtype_t)x->dtype);
+    tensor_t *x = in[0], *a = NULL;
+    tensor_t *low = nn__beside(TENSOR__(constant)(-1e30, (tensor_dtype_t)x->dtype), x);
     nn__ctc_states_t of;
     if (!nn__ctc_states(in, p, &of) || (tensor_is_poison)(of.label)) { return TENSOR__(poison); }
     const int64_t states = of.label->dims[1], dims[2] = {x->dims[1], states};

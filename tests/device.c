@@ -1689,6 +1689,23 @@ static void graphs_end(void) {
 }
 #endif
 
+// The gradient of ctc_loss's gradient, over several steps.
+static void ctc_twice(void) {
+    tensor_t *x = tensor_log_softmax(tensor_to(tensor_randn(4, 1, 5), TENSOR_F64), -1), *second[2];
+    tensor_t *labels = tensor_from(((int64_t[]){1, 2}), TENSOR_I64, 1, 2);
+    tensor_t *length = tensor_full_of(TENSOR_I64, 4, 1), *few = tensor_full_of(TENSOR_I64, 2, 1);
+    for (int there = 0; there < 2; there++) {
+        tensor_t *p = tensor_requires_grad_(there ? on(x) : tensor_clone(x), 1), *g[1];
+        tensor_t *loss = tensor_ctc_loss(p, there ? on(labels) : labels, there ? on(length) : length,
+                                         there ? on(few) : few);
+        CHECK(tensor_autograd_grad(&loss, 1, NULL, &p, 1, g, TENSOR_CREATE_GRAPH) == 0);
+        CHECK_MSG(tensor_backward(tensor_sum(tensor_square(g[0]))) == 0, "%s", tensor_error_text());
+        second[there] = tensor_ok() ? tensor_to(tensor_grad(p), TENSOR_CPU) : x;
+        tensor_clear_error();
+    }
+    CHECK(tensor_allclose(second[0], second[1], 1e-9, 1e-9));
+}
+
 int main(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("protect", 1);                // the host touches nothing of the device's
@@ -1718,6 +1735,7 @@ int main(void) {
     RUN(mixed);
     RUN(evaluated);
     RUN(gelu_tails);
+    RUN(ctc_twice);
     RUN(residuals);
 #ifndef TEST_CUDA
     RUN(many_devices);

@@ -1635,6 +1635,337 @@ static void lost_in_training(void) {
     CHECK(met == 30);
 }
 #endif
+// A result is freed while another stream still reads it: the next run waits for that, as if it were held.
+static void freed_result(void) {
+    for (int way = 0; way < 6; way++) {         // way % 2: freed; way / 2: an op, a copy, a graph reads it
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_graph_t *g, *reader = NULL;
+        tensor_t *x = on(tensor_ones(1000)), *y, *z = NULL;
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        y = tensor_mul_scalar(x, 2);
+        CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        tensor_cuda_set_stream(s2);
+        if (way / 2 == 0) { z = tensor_add_scalar(y, 1); }
+        if (way / 2 == 1) { z = tensor_to_non_blocking(y, TENSOR_CPU); }
+        if (way / 2 == 2) {
+            CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+            z = tensor_add_scalar(y, 1);
+            CHECK((reader = tensor_capture_end()) != NULL);
+            CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+            if (way % 2) { tensor_free(y); }
+            CHECK(tensor_graph_replay(reader) == 0);
+        }
+        tensor_cuda_set_stream(NULL);
+        if (way % 2 && way / 2 != 2) { tensor_free(y); }
+        tensor_fill_(x, 100);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_cuda_stream_synchronize(NULL) == 0);
+        CHECK(tensor_cuda_stream_synchronize(s2) == 0);
+        CHECK_MSG(tensor_item(tensor_select(z, 0, 5)) == 2 + (way / 2 != 1), "way %d: %g", way,
+                  tensor_item(tensor_select(z, 0, 5)));
+        CHECK(tensor_graph_free(g) == 0 && tensor_graph_free(reader) == 0);
+        tensor_scope_end(s);
+    }
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
+// As capture.c's: the mask of a dropout older than the capture stays in each replay; what is drawn in the
+// capture does not.
+static void older_mask(void) {
+    for (int back = 0; back < 2; back++) {
+        tensor_set_default_device(TENSOR_CUDA);
+        tensor_manual_seed(3);
+        tensor_generator_t start = tensor_get_generator();
+        tensor_t *x = tensor_requires_grad_(tensor_ones(256), 1), *other = tensor_zeros(256);
+        tensor_t *mask, *y, *first;
+        tensor_set_grad(x, tensor_zeros(256));
+        y = tensor_dropout(x, 0.5, 1);
+        mask = tensor_to(tensor_detach(y), TENSOR_CPU);
+        if (back) { tensor_set_generator(start); }
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        tensor_fill_(tensor_grad(x), 0);
+        tensor_backward_with(tensor_sum(y), NULL, TENSOR_RETAIN_GRAPH);
+        tensor_copy_(other, tensor_rand(256));
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        first = tensor_clone(other);
+        for (int run = 0; run < 3; run++) {
+            CHECK_MSG(tensor_equal(off(tensor_grad(x)), mask), "back %d, run %d", back, run);
+            CHECK((run == 0) == tensor_equal(other, first));
+            CHECK(tensor_graph_replay(g) == 0);
+        }
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_set_default_device(TENSOR_CPU);
+    }
+    CHECK_MSG(tensor_ok(), "%s", tensor_error_text());
+}
+// A number of the host that is older than the capture is refused like more of them, because a replay would
+// not read it anew; one that is made in the capture is a part of the graph.
+static void host_numbers(void) {
+    tensor_t *x = on(tensor_ones(4)), *label = on(tensor_zeros_of(TENSOR_I64, 1)), *y;
+    tensor_t *scale = tensor_scalar(2, TENSOR_F32), *host = tensor_zeros_of(TENSOR_I64, 1);
+    tensor_graph_t *g;
+    for (int k = 0; k < 3; k++) {
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        if (k == 0) { tensor_mul(x, scale); }
+        if (k == 1) { tensor_copy_(label, host); }
+        if (k == 2) { tensor_to(host, TENSOR_CUDA); }
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "to: the host writes elements here");
+        CHECK(tensor_capture_end() == NULL);
+        tensor_clear_error();
+    }
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    y = tensor_where(tensor_gt_scalar(x, 0), tensor_scalar(3, TENSOR_F32), x);
+    y = tensor_mul(y, tensor_scalar(2, TENSOR_F32));
+    CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+    CHECK(tensor_item(tensor_max(y)) == 6 && tensor_graph_free(g) == 0);
+}
+#ifdef TEST_CUDA_SIM
+extern int cudaMemsetAsync(void *, int, size_t, void *), cudaMalloc(void **, size_t), cudaFree(void *);
+extern int cudaEventCreateWithFlags(void **, unsigned), cudaEventRecord(void *, void *);
+extern int cudaEventQuery(void *), cudaEventDestroy(void *), cudaGetLastError(void), cudaSetDevice(int);
+// Pinned memory is freed without a wait while a copy reads it, whatever device that goes to.
+static void freed_early(void) {
+    for (int k = 0; k < 2; k++) {
+        const tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + k);
+        tensor_t *host = tensor_pin_memory(tensor_full(3, 1000)), *there;
+        void *done;
+        cudaSetDevice(k);
+        cudaEventCreateWithFlags(&done, 2);
+        CHECK(tensor_cuda_synchronize(device) == 0);
+        there = tensor_to_non_blocking(host, device);
+        cudaEventRecord(done, tensor_cuda_stream_raw(tensor_cuda_default_stream(device)));
+        tensor_free(host);
+        CHECK_MSG(cudaEventQuery(done) != 0, "device %d", k);
+        cudaGetLastError();
+        CHECK(tensor_item(tensor_sum(there)) == 3000);
+        cudaEventDestroy(done);
+    }
+    cudaSetDevice(0);
+}
+// What the program queues on the memory is ordered also if another stream has waited since tensor_cuda_data.
+static void late_work(void) {
+    tensor_t *x = on(tensor_zeros(1000)), *y = tensor_add_scalar(x, 1), *w;
+    void *p = tensor_cuda_data(x);
+    float want;
+    memset(&want, 0x3f, sizeof want);
+    tensor_cuda_set_stream(s2);
+    tensor_add_scalar(y, 1);
+    cudaMemsetAsync(p, 0x3f, 4000, tensor_cuda_stream_raw(NULL));
+    w = tensor_add_scalar(x, 0);
+    CHECK(tensor_item(tensor_select(w, 0, 7)) == (double)want);
+    tensor_cuda_set_stream(NULL);
+}
+// Memory of the program is given back when what was queued before is done, also in a capture.
+static int given_back, done_by_then;
+static void give_back(void *p, void *event) {
+    (void)p;
+    given_back++;
+    done_by_then += cudaEventQuery(event) == 0;
+    cudaGetLastError();
+}
+static void wrapped_in_capture(void) {
+    tensor_cuda_stream_t *stream = tensor_cuda_stream_new(TENSOR_CUDA);     // nothing of it can be trimmed
+    const int64_t n = 1000;
+    void *done;
+    given_back = done_by_then = 0;
+    cudaEventCreateWithFlags(&done, 2);
+    tensor_cuda_set_stream(stream);
+    for (int captured = 0; captured < 2; captured++) {
+        tensor_graph_t *g = NULL;
+        void *p = NULL;
+        cudaMalloc(&p, 4000);
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        tensor_t *x = tensor_cuda_wrap(p, TENSOR_F32, &n, 1, TENSOR_CUDA, give_back, done);
+        tensor_fill_(x, 3);
+        cudaEventRecord(done, tensor_cuda_stream_raw(stream));
+        if (captured) { CHECK(tensor_capture_begin(TENSOR_CUDA) == 0); }
+        tensor_free(x);
+        if (captured) {
+            tensor_ones(3);
+            CHECK((g = tensor_capture_end()) != NULL);
+        }
+        CHECK_MSG(given_back == captured + 1 && done_by_then == captured + 1, "captured %d: %d, %d", captured,
+                  given_back, done_by_then);
+        CHECK(tensor_graph_free(g) == 0);
+        cudaFree(p);
+    }
+    tensor_cuda_set_stream(NULL);
+    CHECK(tensor_cuda_stream_free(stream) == 0);
+    cudaEventDestroy(done);
+}
+// A graph is freed, and with it memory of the program whose deleter frees a tensor that the graph has used.
+static void free_parent(void *p, void *parent) {
+    (void)p;
+    given_back++;
+    tensor_free((tensor_t *)parent);
+}
+static void deleter_frees(void) {
+    tensor_t *parent = on(tensor_ones(200)), *y = on(tensor_zeros(100)), *q;
+    const int64_t n = 100;
+    given_back = 0;
+    q = tensor_cuda_wrap(tensor_cuda_data(parent), TENSOR_F32, &n, 1, TENSOR_CUDA, free_parent, parent);
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    tensor_scope_t step = tensor_scope_begin();
+    tensor_copy_(y, tensor_add(q, tensor_narrow(parent, 0, 100, 100)));
+    tensor_scope_end(step);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_free(q);
+    CHECK(given_back == 0 && tensor_graph_free(g) == 0 && given_back == 1);
+    CHECK(tensor_item(tensor_sum(y)) == 200);
+}
+// A gradient is never written into memory of the program.
+static void logits_of_program(void) {
+    const int64_t dims[2] = {3, 4};
+    tensor_t *y = on(tensor_zeros_of(TENSOR_I64, 3)), *whole = on(tensor_arange(0, 12, 1, TENSOR_F32)), *x;
+    tensor_t *before = tensor_clone(whole);
+    x = tensor_cuda_wrap(tensor_cuda_data(whole), TENSOR_F32, dims, 2, TENSOR_CUDA, NULL, NULL);
+    tensor_mul_(x, tensor_requires_grad_(on(tensor_ones(4)), 1));
+    tensor_t *loss = tensor_cross_entropy(x, y);
+    tensor_free(x);
+    tensor_backward(loss);
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_equal(whole, before));
+}
+#endif
+// Attention of one query: a key that is NaN makes the result NaN, also where it is the first one of a warp.
+static void decoding_nan(void) {
+    static const tensor_dtype_t dtypes[4] = {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16};
+    for (int k = 0; k < 8; k++) {
+        const int64_t keys = k % 2 ? 20 : 4;
+        tensor_t *q = tensor_ones(1, 2, 1, 8), *key = tensor_rand(1, 2, keys, 8);
+        tensor_t *v = tensor_rand(1, 2, keys, 8), *y;
+        tensor_fill_(tensor_narrow(tensor_narrow(key, 2, 1, 1), 3, 2, 1), NAN);
+        q = on(tensor_to(q, dtypes[k / 2])), key = on(tensor_to(key, dtypes[k / 2]));
+        y = off(tensor_scaled_dot_product_attention(q, key, on(tensor_to(v, dtypes[k / 2]))));
+        CHECK_MSG(tensor_item(tensor_all(tensor_isnan(y))) == 1, "dtype %d, %d keys", k / 2, (int)keys);
+    }
+}
+// fill of bool: any number but 0 is true, also a fraction and NaN.
+static void fill_bool(void) {
+    static const double values[5] = {0.5, -0.5, NAN, 2, 0};
+    tensor_t *index = tensor_zeros_of(TENSOR_I64, 1), *x = tensor_zeros_of(TENSOR_BOOL, 3), *y = on(x);
+    for (int k = 0; k < 5; k++) {
+        const double v = values[k];
+        CHECK_MSG(tensor_equal(off(tensor_full_like(y, v)), tensor_full_like(x, v)), "like, %g", v);
+        CHECK_MSG(tensor_equal(off(tensor_fill_(tensor_clone(y), v)), tensor_fill_(tensor_clone(x), v)),
+                  "fill_, %g", v);
+        CHECK_MSG(tensor_equal(off(tensor_index_fill(y, 0, on(index), v)), tensor_index_fill(x, 0, index, v)),
+                  "index, %g", v);
+    }
+}
+// An index out of range is an error, and no element changes.
+static void bad_index(void) {
+    tensor_t *x = on(tensor_arange(0, 6, 1, TENSOR_F32)), *before = tensor_clone(x), *w, *lost;
+    tensor_t *one = on(tensor_ones(2)), *e = on(tensor_zeros(6, 1));
+    tensor_t *bad = on(tensor_from(((int64_t[]){9, -9}), TENSOR_I64, 2)), *list[1] = {bad};
+    for (int k = 0; k < 5; k++) {
+        if (k == 0) { tensor_index_fill_(x, 0, bad, 2); }
+        if (k == 1) { tensor_index_add_(x, 0, bad, one); }
+        if (k == 2) { tensor_scatter_(x, 0, bad, one); }
+        if (k == 3) { tensor_index_put_n_(x, list, 1, one, 0); }
+        if (k == 4) {
+            w = tensor_requires_grad_(tensor_clone(e), 1);
+            lost = tensor_embedding(bad, w);
+            tensor_backward(tensor_sum(lost));
+        }
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == TENSOR_ERR_INDEX);
+        CHECK_ERROR(TENSOR_ERR_INDEX, "out of range");
+        tensor_clear_error();
+        CHECK_MSG(tensor_equal(x, before), "case %d", k);
+        if (k == 4) { CHECK(tensor_equal(tensor_grad(w), e)); }
+    }
+}
+#ifdef TEST_CUDA_SIM
+extern int cudaStreamSynchronize(void *);
+// A bad index is told to the thread that made the call, also if another thread waits for its own stream
+// first.
+static pthread_mutex_t turn_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t turn_changed = PTHREAD_COND_INITIALIZER;
+static int turn_now, bad_code;
+static void turn_to(int n) {
+    pthread_mutex_lock(&turn_lock);
+    turn_now = n;
+    pthread_cond_broadcast(&turn_changed);
+    pthread_mutex_unlock(&turn_lock);
+}
+static void turn_wait(int n) {
+    pthread_mutex_lock(&turn_lock);
+    while (turn_now != n) { pthread_cond_wait(&turn_changed, &turn_lock); }
+    pthread_mutex_unlock(&turn_lock);
+}
+static void *bad_worker(void *u) {
+    (void)u;
+    tensor_set_error_handler(test_quiet, NULL);
+    tensor_cuda_set_stream(s1);
+    tensor_t *x = on(tensor_ones(10)), *index = on(tensor_full_of(TENSOR_I64, 100, 1));
+    tensor_cuda_stream_synchronize(s1);
+    x = tensor_index_select(x, 0, index);
+    cudaStreamSynchronize(tensor_cuda_stream_raw(s1));
+    turn_to(1);
+    turn_wait(2);
+    tensor_item(x);
+    bad_code = tensor_error_code();
+    tensor_thread_end();
+    return NULL;
+}
+static void own_errors(void) {
+    tensor_cuda_set_stream(s2);
+    tensor_t *x = on(tensor_ones(10)), *index = on(tensor_full_of(TENSOR_I64, 1, 1));
+    pthread_t id;
+    CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    x = tensor_index_select(x, 0, index);
+    pthread_create(&id, NULL, bad_worker, NULL);
+    turn_wait(1);
+    CHECK(tensor_item(x) == 1 && tensor_ok());
+    turn_to(2);
+    pthread_join(id, NULL);
+    CHECK(bad_code == TENSOR_ERR_INDEX);
+    tensor_cuda_set_stream(NULL);
+}
+// Two threads have one stream: a wait of the other one between an op's note and its launch does not lose its
+// error.
+static int waits;
+static void *waiting(void *u) {
+    (void)u;
+    CHECK(tensor_cuda_stream_synchronize(NULL) == 0);
+    tensor_thread_end();
+    return NULL;
+}
+static void *taken(void *u, int device, uint64_t bytes) {
+    void *p = NULL;
+    (void)u;
+    (void)device;
+    if (waits) {
+        pthread_t id;
+        waits = 0;
+        pthread_create(&id, NULL, waiting, NULL);
+        pthread_join(id, NULL);
+    }
+    cudaMalloc(&p, bytes);
+    return p;
+}
+static void returned(void *u, int device, void *p, uint64_t bytes) {
+    (void)u;
+    (void)device;
+    (void)bytes;
+    cudaFree(p);
+}
+static void one_stream(void) {
+    for (int arm = 0; arm < 2; arm++) {
+        tensor_scope_t s = tensor_scope_begin();
+        tensor_t *x = on(tensor_zeros(70000)), *index = on(tensor_full_of(TENSOR_I64, 5e8, 70000));
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        waits = arm;
+        x = tensor_scatter_add(x, 0, index, x);
+        waits = 0;
+        tensor_item(tensor_select(x, 0, 0));
+        CHECK_ERROR(TENSOR_ERR_INDEX, "scatter_add");
+        tensor_clear_error();
+        tensor_scope_end(s);
+    }
+}
+#endif
 #endif
 
 int main(void) {
@@ -1680,7 +2011,19 @@ int main(void) {
 #endif
     RUN(logits);
     RUN(steady);
+    RUN(freed_result);
+    RUN(older_mask);
+    RUN(host_numbers);
+    RUN(bad_index);
+    RUN(decoding_nan);
+    RUN(fill_bool);
 #ifdef TEST_CUDA_SIM
+    RUN(freed_early);
+    RUN(own_errors);
+    RUN(late_work);
+    RUN(wrapped_in_capture);
+    RUN(deleter_frees);
+    RUN(logits_of_program);
     RUN(refused);
 #ifndef TEST_FEW
     RUN(held);
@@ -1692,6 +2035,11 @@ int main(void) {
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
     CHECK(tensor_cuda_shutdown() == 0);
 #ifdef TEST_CUDA_SIM
+    cusim_set("reset", 0);
+    const tensor_cuda_allocator_t door = {NULL, taken, returned};
+    CHECK(tensor_cuda_set_allocator(&door) == 0 && device_start() == 0);
+    RUN(one_stream);
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && tensor_cuda_set_allocator(NULL) == 0);
     cusim_set("reset", 0);
     cusim_set("live", 0);
 #endif
