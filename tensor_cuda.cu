@@ -5033,7 +5033,7 @@ __global__ void __launch_bounds__(THREADS, 2) attention_one(one_query_t a) {
             score = warp_sum(score);
             C above = score > top || score != score ? score : top;
             C left = above == -INFINITY ? C(1) : w_exp(top - above), weight = w_exp(score - above);
-            if (above == -INFINITY && score == score) { weight = 0; }          // NaN stays
+            if (above == -INFINITY) { weight = 0; }
             top = above;
             weights = weights * left + weight;
             TCU_UNROLL
