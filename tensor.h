@@ -30663,12 +30663,13 @@ TENSOR__FN int tensor__region_rerun(tensor__thread_t *th, tensor__region_t *r) {
     for (int64_t i = 0; i < r->held; i++) {
         const tensor__storage_t *s = r->inputs[i]->storage;
         const char *op = s->write_op ? s->write_op : "?";
-        TENSOR__REFUSE_AS(0, i < r->n && s->version != r->versions[i], AUTOGRAD,
+        if (s->version == r->versions[i]) { continue; }
+        TENSOR__REFUSE_AS(0, i < r->n, AUTOGRAD,
                           "checkpoint: input %d %t was changed in place by %s%w after the forward pass", i,
                           r->inputs[i], op, s->write_site);
-        TENSOR__REFUSE_AS(0, s->version != r->versions[i], AUTOGRAD,
-                          "checkpoint: %t, which fn uses, was changed in place by %s%w after the forward pass",
-                          r->inputs[i], op, s->write_site);
+        tensor__fail(th, TENSOR_ERR_AUTOGRAD, "checkpoint: %t, which fn uses, was changed in place by %s%w "
+                     "after the forward pass", r->inputs[i], op, s->write_site);
+        return 0;
     }
     tensor_t **in = (tensor_t **)tensor__lend(th, ((uint64_t)r->n + 1) * sizeof *in);
     if (!in) { return 0; }

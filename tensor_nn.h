@@ -22097,7 +22097,9 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     int code = nn__bad_optimizer("scaler_step", o);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    if (code == TENSOR_OK && (tensor_is_poison)(nn__scaler(scaler, NN__SCALE))) { code = tensor_error_code(); }
+    if (code == TENSOR_OK && (tensor_is_poison)(nn__scaler(scaler, NN__SCALE))) {
+        code = tensor_error_code();
+    }
     int unscaled = code == TENSOR_OK && TENSOR__ATOMIC_LOAD(&o->unscaled);
     if (code == TENSOR_OK && !unscaled) { code = (nn_scaler_unscale)(scaler, o); }
     if (unscaled && TENSOR__ATOMIC_LOAD(&o->unscaled) != nn__mark_of(scaler)) {

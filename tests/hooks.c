@@ -111,8 +111,8 @@ static tensor_t *again(tensor_t *gradient, void *user) {
 static void hooks_without_end(void) {
     tensor_t *x = LEAF(3, 4), *y = tensor_sum(tensor_add(x, x));
     tensor_register_hook(x, again, y);
-    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD, "backward: 100 passes run inside each other on this thread",
-          HERE);
+    FAILS(tensor_backward(y), TENSOR_ERR_AUTOGRAD,
+          "backward: 100 passes run inside each other on this thread", HERE);
     x = LEAF(3, 4);         // a graph that has been used
     y = tensor_sum(tensor_mul(x, x));
     tensor_register_hook(x, again, y);

@@ -79,10 +79,6 @@ KIT_TEXT_FN int kit_conv(kit_export_state_t *x, const kit_call_t *c, kit_conv_t 
 // pixels or outputs in vectors.
 typedef enum kit_way_t { KIT_COLUMNS, KIT_PIXELS, KIT_GATHERED } kit_way_t;
 
-KIT_TEXT_FN long long kit_up(long long n, long long by) {
-    return (n + by - 1) / by;
-}
-
 // The way of a convolution, or of its gradient by the weight (sums).
 KIT_TEXT_FN kit_way_t kit_conv_way(const kit_export_state_t *x, kit_conv_t *v, int sums) {
     long long lanes = x->lanes, n = v->ci * v->kh * v->kw;
@@ -207,25 +203,20 @@ KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int 
     kit_line(x, "const float *p = in + %lld * i;", v->sh * v->pitch);
     kit_line(x, "int tap = %lld * o%s, t = 0%s;", each,
              v->flipped ? kit_word(" + %lld", taps - 1).text : "", v->kh > 1 ? ", u = 0" : "");
-    if (chain) {
-        kit_for(x, "r", some);
-        kit_line(x, "for (int j = 0; j < %lld; j++) { out[%lld * r + j] = %s; }", v->ow, plane, start);
-        kit_close(x, 1);
-    }
     kit_for(x, "part", parts);
     if (chain) {
         kit_line(x, "const int first = %lld * part, last = first + %lld < %lld ? first + %lld : %lld;",
                  (long long)chain, (long long)chain, n, (long long)chain, n);
     } else {
-        kit_line(x, "const int first = %lld * part / %lld, last = %lld * (part + 1) / %lld;", n, parts, n,
-                 parts);
+        kit_line(x, "const int first = %lld * part / %lld;", n, parts);
+        kit_line(x, "const int last = %lld * (part + 1) / %lld;", n, parts);
     }
     kit_line(x, "float s[%d][%lld];", some, wide);
     kit_for(x, "r", some);
     kit_line(x, "for (int j = 0; j < %lld; j++) { s[r][j] = %s; }", wide,
              chain ? "0" : kit_word("part ? 0 : %s", start).text);
     kit_close(x, 1);
-    kit_line(x, "for (int q = first; q < last; q++) {");
+    kit_line(x, "for (int q = first; q < last; q++, t++) {");
     x->depth++;
     kit_conv_turn(x, v);
     kit_for(x, "r", some);
@@ -234,12 +225,12 @@ KIT_TEXT_FN void kit_conv_parts(kit_export_state_t *x, const kit_conv_t *v, int 
     kit_close(x, 1);
     kit_line(x, v->flipped ? "tap--;" : "tap++;");
     kit_line(x, "p += %lld;", v->dw);
-    kit_line(x, "t++;");
     kit_close(x, 1);
     kit_for(x, "r", some);
     kit_line(x, "float *line = out + %lld * r;", plane);
     kit_line(x, "for (int j = 0; j < %lld; j++) { line[j] = %s; }", v->ow,
-             chain ? "line[j] + s[r][j]" : "part ? line[j] + s[r][j] : s[r][j]");
+             chain ? kit_word("(part ? line[j] : %s) + s[r][j]", start).text
+                   : "part ? line[j] + s[r][j] : s[r][j]");
     kit_close(x, 4);
 }
 

@@ -165,6 +165,10 @@ KIT_TEXT_FN int kit_dots(const kit_export_state_t *x, int64_t batch, int64_t m, 
     return x->lanes > 1 && (row || few) && kit_chain(batch, m, n, k, s) > 0;
 }
 
+KIT_TEXT_FN long long kit_up(long long n, long long by) {
+    return (n + by - 1) / by;
+}
+
 // How many of n sums are made at a time, at most so many: one alone waits for its own additions.
 KIT_TEXT_FN int kit_together(int64_t n, int most) {
     while (n % most) { most /= 2; }
