@@ -16625,8 +16625,8 @@ TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tens
                           "%s: x %t is expanded, several elements share one place; clone it first", op, x);
     }
     TENSOR__REFUSE_AS(0, !(x->flags & TENSOR__CONTIGUOUS) && !tensor__span(x), AUTOGRAD,
-                      "%s: x %t is a view whose elements overlap, several share one place; clone it first", op,
-                      x);
+                      "%s: x %t is a view whose elements overlap, several share one place; clone it first",
+                      op, x);
     TENSOR__REFUSE_AS(0, (x->flags & TENSOR__INFERENCE) && !(th->modes & TENSOR__INFERRING), AUTOGRAD,
                       "%s: x %t was made in inference mode and cannot be changed outside of it; change a "
                       "clone", op, x);
