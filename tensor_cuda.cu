@@ -1679,6 +1679,27 @@ template <class K> uint64_t hash_of(const K &key) {
     return h;
 }
 
+template <class T> struct list_t {
+    T *at;
+    int n, room;
+    bool add(const T &v) {
+        if (n == room) {
+            T *p = (T *)realloc((void *)at, (size_t)(room * 2 + 16) * sizeof(T));
+            if (!p) { return false; }
+            at = p;
+            room = room * 2 + 16;
+        }
+        at[n++] = v;
+        return true;
+    }
+
+    void drop() {
+        free((void *)at);
+        at = nullptr;
+        n = room = 0;
+    }
+};
+
 template <class K, class P> struct plans_t {
     struct slot_t { K key; P plan; uint64_t used; } slot[PLAN_SETS][PLAN_WAYS];  // used: 0 = empty
     uint64_t now;
@@ -1752,6 +1773,8 @@ static struct {
     cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
     plans_t<dnn_key_t, dnn_plan_t> graphs;
     plans_t<kind_key_t, dnn_kind_t> kinds;
+    int captured;                               // graphs of the device that are alive
+    list_t<cudnnBackendDescriptor_t> kept;      // of plans that have gone meanwhile
 #endif
 } libraries;
 
@@ -1800,15 +1823,37 @@ static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
     return false;
 }
 
-static void dnn_drop(dnn_plan_t &p) {
-    if (p.plan) { lib.cudnnBackendDestroyDescriptor_(p.plan); }
-    if (p.config) { lib.cudnnBackendDestroyDescriptor_(p.config); }
+// Call with libraries.lock held. A graph launches the kernels of the plans that its capture ran, so while there
+// are graphs nothing is destroyed (what the list has no memory for never is).
+static void dnn_destroy(cudnnBackendDescriptor_t d) {
+    if (!d) { return; }
+    if (libraries.captured) {
+        libraries.kept.add(d);
+    } else {
+        lib.cudnnBackendDestroyDescriptor_(d);
+    }
 }
 
-static void kind_drop(dnn_kind_t &k) {
-    if (k.kernels) { lib.cudnnBackendDestroyDescriptor_(k.kernels); }
+static void dnn_drop(dnn_plan_t &p) {
+    dnn_destroy(p.plan);
+    dnn_destroy(p.config);
 }
+
+static void kind_drop(dnn_kind_t &k) { dnn_destroy(k.kernels); }
 #endif
+
+// A graph begins (1), or has gone (-1).
+static void plans_of_graphs(int more) {
+#ifdef TCU_HAVE_CUDNN
+    std::lock_guard<std::mutex> hold(libraries.lock);
+    libraries.captured += more;
+    if (libraries.captured) { return; }
+    for (int k = 0; k < libraries.kept.n; k++) { dnn_destroy(libraries.kept.at[k]); }
+    libraries.kept.drop();
+#else
+    (void)more;
+#endif
+}
 
 // If a library's own allocation failed, its call is made once more after the cache has given back its free
 // memory. (In a capture the cache gives back nothing.)
@@ -9942,27 +9987,6 @@ struct listed_t {
     uint64_t readers;
 };
 
-template <class T> struct list_t {
-    T *at;
-    int n, room;
-    bool add(const T &v) {
-        if (n == room) {
-            T *p = (T *)realloc((void *)at, (size_t)(room * 2 + 16) * sizeof(T));
-            if (!p) { return false; }
-            at = p;
-            room = room * 2 + 16;
-        }
-        at[n++] = v;
-        return true;
-    }
-
-    void drop() {
-        free((void *)at);
-        at = nullptr;
-        n = room = 0;
-    }
-};
-
 // The part of a tensor_graph_t that is the device's.
 struct graph_t {
     graph_t *next;
@@ -10563,6 +10587,13 @@ static void open_peer(int reader, int owner) {
     if (code) { peers_of[owner] &= ~(1u << reader); }       // what is open stays so; copies go both ways
 }
 
+// Whether a copy reads memory of the host after the call that queued it: what the program has pinned itself.
+// CUDA has read all other memory of the host when it returns.
+static bool reads_later(const void *p) {
+    cudaPointerAttributes a = {};
+    return !forget(cudaPointerGetAttributes(&a, p)) && a.type == cudaMemoryTypeHost;
+}
+
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
                         uint64_t bytes, int wait, const char *op) {
     const int to_index = to_in ? to_in->device - 1 : -1;
@@ -10622,7 +10653,7 @@ static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, te
         return record_stream(process.pinned, pinned, (void *)s->raw) ? settle(s, op) : 0;
     }
 
-    return to_block ? 0 : settle(s, op);        // CUDA has read pageable memory when it returns
+    return to_block && !reads_later(from) ? 0 : settle(s, op);
 }
 
 static void backend_use_copy_stream(int index, int on) {
@@ -12288,6 +12319,7 @@ static void backend_graph_free(void *graph) {
     g->lives.drop();
     g->streams.drop();
     g->comms.drop();
+    plans_of_graphs(-1);
     free(g->staged);
     free(g);
 }
@@ -12330,6 +12362,7 @@ static int backend_graph_begin(int index, void **graph) {
         g->next = process.graphs;
         process.graphs = g;
     }
+    plans_of_graphs(1);
     g->device = index;
     // What the cache has could not be given back in the capture: the graph would come on top of it.
     empty_cache(process.allocator, index);

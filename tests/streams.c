@@ -1742,6 +1742,23 @@ static void freed_early(void) {
     }
     cudaSetDevice(0);
 }
+// Memory that the program has pinned itself is read before its owner hears that it is free.
+extern int cudaMallocHost(void **, size_t), cudaFreeHost(void *);
+static void overwrite(void *p, void *user) {
+    (void)user;
+    memset(p, 0, 4000);
+}
+static void pinned_by_program(void) {
+    const int64_t n = 1000;
+    void *p = NULL;
+    CHECK(cudaMallocHost(&p, 4000) == 0);
+    for (int k = 0; k < 1000; k++) { ((float *)p)[k] = 7; }
+    tensor_t *host = tensor_wrap_n(p, TENSOR_F32, &n, 1, overwrite, NULL);
+    tensor_t *there = tensor_to_non_blocking(host, TENSOR_CUDA);
+    tensor_free(host);
+    CHECK(tensor_item(tensor_sum(there)) == 7000);
+    CHECK(cudaFreeHost(p) == 0);
+}
 // What the program queues on the memory is ordered also if another stream has waited since tensor_cuda_data.
 static void late_work(void) {
     tensor_t *x = on(tensor_zeros(1000)), *y = tensor_add_scalar(x, 1), *w;
@@ -2019,6 +2036,7 @@ int main(void) {
     RUN(fill_bool);
 #ifdef TEST_CUDA_SIM
     RUN(freed_early);
+    RUN(pinned_by_program);
     RUN(own_errors);
     RUN(late_work);
     RUN(wrapped_in_capture);

@@ -1083,6 +1083,14 @@ API cudaFreeHost(void *p) {
     std::free(p);
     return cudaSuccess;
 }
+API cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p) {
+    entry_t hold;
+    *a = {};
+    a->type = cudaMemoryTypeUnregistered;
+    if (inside(pinned_memory, p, 1)) { a->type = cudaMemoryTypeHost; }
+    if (on_device(p, 1)) { a->type = cudaMemoryTypeDevice; }
+    return cudaSuccess;
+}
 API cudaMemGetInfo(size_t *free_bytes, size_t *total) {
     entry_t hold;
     *total = config.memory;

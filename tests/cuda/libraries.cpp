@@ -768,6 +768,22 @@ static void images() {
 static int dropped;
 // Of many sizes of attention and of layer norm, kernels are compiled twice: for the sizes that came first, and for all
 // others, for which the cache has them. Attention's gradient, for which cuDNN has no such engine, has them for each.
+// A graph launches the kernels of plans that have had to go: they stay for as long as it does.
+static void plans_outlive() {
+    tensor_scope_t scope = tensor_scope_begin();
+    const conv_case_t c = {1, 1, 1, 1, 9, 1, 1, 0, 1, 1, 0};
+    tensor_t *x = on(tensor_ones(1, 1, 9)), *w = on(tensor_ones(1, 1, 1));
+    convolve(c, false, x, w, NULL);
+    CHECK(!tensor_capture_begin(TENSOR_CUDA));
+    tensor_t *y = convolve(c, false, x, w, NULL);
+    tensor_graph_t *g = tensor_capture_end();
+    const long live = fakes.live;
+    tcu::libraries.graphs.clear(tcu::dnn_drop);
+    CHECK(fakes.live == live && tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 9);
+    CHECK(tensor_graph_free(g) == 0 && fakes.live < live && tensor_ok());
+    tensor_scope_end(scope);
+}
+
 static void many_sizes() {
     using tcu::libraries;
     enum { SIZES = 6 };
@@ -1374,6 +1390,7 @@ static int tests() {
     again();
     many_sizes();
     plan_table();
+    plans_outlive();
     orders();
     again();
     captured();
