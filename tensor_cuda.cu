@@ -1823,8 +1823,8 @@ static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
     return false;
 }
 
-// Call with libraries.lock held. A graph launches the kernels of the plans that its capture ran, so while there
-// are graphs nothing is destroyed (what the list has no memory for never is).
+// Call with libraries.lock held. A graph launches the kernels of the plans that its capture ran, so while
+// there are graphs nothing is destroyed (what the list has no memory for never is).
 static void dnn_destroy(cudnnBackendDescriptor_t d) {
     if (!d) { return; }
     if (libraries.captured) {
