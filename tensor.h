@@ -31287,7 +31287,7 @@ TENSOR__FN int tensor__end_leaves(tensor__thread_t *th, tensor__pass_t *p, int o
     return ok;
 }
 
-enum { TENSOR__PASSES_DEEP = 100 };     // at most: some 200 KB of the stack
+enum { TENSOR__PASSES_DEEP = 100 };     // at most: 100 KB of the stack with -O2, and what the hooks take
 
 // The thread's pass, whose memory is that of earlier ones; `local` is for a backward inside another.
 TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_t *local, int flags) {

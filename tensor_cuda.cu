@@ -10268,8 +10268,8 @@ static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     }
 }
 
-// The mark of the stream's next call, for work of the program's that is queued before that: whoever waits for
-// it until then records anew.
+// The mark of the stream's next call, for work that the program queues before that: a stream that waits for
+// it until then has the event recorded anew.
 static uint64_t coming_mark(const stream_t *s) {
     return (uint64_t)s->id << MARK_BITS | (__atomic_load_n(&s->calls, __ATOMIC_ACQUIRE) + 1);
 }

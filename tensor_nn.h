@@ -3896,10 +3896,10 @@ typedef struct nn__formula_t {
     X(winograd, void, (int form, int64_t n, const float *x, int64_t xt, int64_t xr, int64_t xc, float *y, \
            int64_t yt, int64_t yr, int64_t yc, const float *start))
 // clang-format on
-// How far a logsumexp is that is done in pieces: the largest element, also of those that are NaN, and the
-// lanes of the sum. It begins with most = all = -inf.
+// The state of a logsumexp that is computed in pieces: the largest element that is not NaN, the largest of
+// all (NaN counts as largest), and the lanes of the sum. It begins with most = all = -inf.
 typedef struct nn__lse_t {
-    double most, all, lane;             // lane: where vectors have one
+    double most, all, lane;             // lane: in the pass of f64, whose vectors have one
     float lanes[16];
 } nn__lse_t;
 typedef void nn__value_fn(const void *x, const void *t, const void *q, void *y, int64_t n, double p);
@@ -8270,8 +8270,9 @@ NN__OWN_FRONT(local_response_norm, a, NN__OR(a, alpha, 1e-4) NN__OR(a, beta, 0.7
 // >>impl-direct                                    MARK: convolution without columns
 //
 // Images are padded once and read where they are (kernels in >>nn-kernel-direct). 3x3 and 5x5 with stride 1
-// between many channels use Winograd's algorithm: a block of rows of tiles is transformed, multiplied for
-// each of the tile's positions, and transformed back. Which way is taken depends on shapes alone. Rejected:
+// between many channels use Winograd's algorithm, except in a portable build: a block of rows of tiles is
+// transformed, multiplied for each of the tile's positions, and transformed back. Which way is taken depends
+// on shapes alone. Rejected:
 // FFT (for large kernels only), Winograd with 6x6 tiles (two digits fewer).
 // ------------------------------------------------------------------------------
 
@@ -13403,24 +13404,24 @@ typedef struct nn__long_loss_t {
 
 // A piece: pass `pass` over the elements from..from + n - 1 of row r.
 typedef struct nn__long_piece_t { int64_t r, pass, from, n; } nn__long_piece_t;
-enum { NN__LONG_PASSES = 3 };
 
-TENSOR__FN nn__long_piece_t nn__long_piece(const nn__loss_job_t *v) {
+TENSOR__FN nn__long_piece_t nn__long_piece(const nn__loss_job_t *v, int passes) {
     const int64_t at = v->stage / v->pieces;
     nn__long_piece_t q;
-    q.r = at / NN__LONG_PASSES;
-    q.pass = at % NN__LONG_PASSES;
+    q.r = at / passes;
+    q.pass = at % passes;
     q.from = v->stage % v->pieces * v->piece;
     q.n = nn__min(v->piece, v->classes - q.from);
     return q;
 }
 
-// Runs fn for each piece of the passes over each row, in time slices, if rows are long. -> whether it did
-TENSOR__FN int nn__long_rows(nn__loss_job_t *v, tensor__task_fn fn) {
+// Runs fn for each piece of the passes over each row, in time slices, if rows are so long that each would be
+// a task. -> whether it did
+TENSOR__FN int nn__long_rows(nn__loss_job_t *v, int passes, tensor__task_fn fn) {
     v->sum = v->classes > 4 * NN__PIECE ? (nn__long_loss_t *)TENSOR__(slice_room)() : NULL;
     if (!v->sum) { return 0; }
     v->piece = nn__row_piece(v->k);
-    nn__run_pieces(&v->pieces, &v->stage, v->rows * NN__LONG_PASSES, nn__ceil(v->classes, v->piece), fn, v);
+    nn__run_pieces(&v->pieces, &v->stage, v->rows * passes, nn__ceil(v->classes, v->piece), fn, v);
     return 1;
 }
 
@@ -13440,7 +13441,7 @@ TENSOR__FN void nn__cross_entropy_piece(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
     const tensor_arg_t *a = v->c->arg;
     const tensor_cross_entropy_params_t *p = &v->c->p->cross_entropy;
-    const nn__long_piece_t q = nn__long_piece(v);
+    const nn__long_piece_t q = nn__long_piece(v, 3);
     const char *x = nn__at(&a[0], q.r * v->classes + q.from), *w = nn__at(&a[2], q.from);
     const int64_t t = nn__label(v, &a[1], q.r);
     nn__long_loss_t *sum = v->sum;
@@ -13503,7 +13504,7 @@ TENSOR__FN int nn__cpu_cross_entropy(tensor_call_t *c) {
     int code = nn__check(c, &a[1], v.classes, nn__label_bad);
     if (code != TENSOR_OK) { return code; }
     int64_t tasks = nn__ceil(v.rows, v.per);
-    if (!nn__long_rows(&v, nn__cross_entropy_piece)) { nn__run(tasks, nn__cross_entropy_task, &v); }
+    if (!nn__long_rows(&v, 3, nn__cross_entropy_piece)) { nn__run(tasks, nn__cross_entropy_task, &v); }
     for (int64_t i = 0; i < tasks; i++) {
         loss += v.part[2 * i];
         weights += v.part[2 * i + 1];
@@ -13553,10 +13554,10 @@ TENSOR__FN void nn__cross_entropy_back_task(void *arg, int64_t task, int worker)
     for (; r < end; r++) { nn__cross_entropy_back_row(v, r, 0, classes, wsum); }
 }
 
-// Passes: before the first row the sum of all weights, the gradient; there is no third.
+// Passes: the sum of all weights, with the first row only; the gradient.
 TENSOR__FN void nn__cross_entropy_back_piece(void *arg, int64_t task, int worker) {
     const nn__loss_job_t *v = (const nn__loss_job_t *)arg;
-    const nn__long_piece_t q = nn__long_piece(v);
+    const nn__long_piece_t q = nn__long_piece(v, 2);
     const char *w = nn__at(&v->c->arg[5], q.from);
     (void)task, (void)worker;
     if (q.pass == 0 && q.r == 0 && q.from == 0) { v->sum->wsum = (double)v->classes; }
@@ -13570,7 +13571,7 @@ TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__loss_job_t v;
     nn__cross_entropy_plan(&v, c, &c->arg[1]);
     v.per = nn__per(v.rows, v.classes * 4);
-    if (!nn__long_rows(&v, nn__cross_entropy_back_piece)) {
+    if (!nn__long_rows(&v, 2, nn__cross_entropy_back_piece)) {
         nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     }
     return TENSOR_OK;

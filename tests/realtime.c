@@ -999,14 +999,13 @@ static void ones_gradients(ones_t *t, int kind) {
 }
 
 // The same of functions with weights, and those that go by numbers of rows; a: a row, w: as long.
-static tensor_t *ones_net(ones_t *t, int kind, tensor_t *a, tensor_t *w) {
+static tensor_t *ones_net(int kind, tensor_t *a, tensor_t *w) {
     tensor_t *row = tensor_reshape(a, 1, 60000), *rows = tensor_reshape(a, 2, 30000);
     tensor_t *half = tensor_narrow(w, 0, 0, 30000), *few = tensor_reshape(a, 15000, 4);
     tensor_t *detached = tensor_abs(tensor_detach(w)), *none = tensor_zeros_of(TENSOR_I64, 1);
     tensor_t *label = tensor_full_of(TENSOR_I64, 54321, 1), *one = tensor_full_of(TENSOR_I64, 1, 2);
     tensor_t *labels = tensor_remainder_scalar(tensor_arange(0, 15000, 1, TENSOR_I64), 4);
     tensor_t *places = tensor_remainder_scalar(tensor_arange(0, 60000, 7, TENSOR_I64), 15000);
-    (void)t;
     switch (kind) {
     case 0: return tensor_layer_norm(row, 1, w, tensor_neg(w));
     case 1: return tensor_rms_norm(row, 1, w);
@@ -1034,7 +1033,7 @@ static void ones_nets(ones_t *t, int kind) {
     tensor_t *in[2], *y, *loss;
     in[0] = tensor_requires_grad_(tensor_mul_scalar(t->x, 1e-3), 1);
     in[1] = tensor_requires_grad_(tensor_flatten(tensor_clone(t->rows), 0, -1), 1);
-    y = ones_net(t, kind - ONES_NETS, in[0], in[1]);
+    y = ones_net(kind - ONES_NETS, in[0], in[1]);
     loss = tensor_mean(tensor_mul(y, tensor_cos(y)));
     CHECK(tensor_autograd_grad(&loss, 1, NULL, in, 2, &t->y[1], TENSOR_ALLOW_UNUSED) == 0);
     t->y[0] = tensor_detach(y);
