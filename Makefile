@@ -45,7 +45,7 @@ zoo      = $(patsubst examples/%.c,%,$(wildcard examples/models/*.c))
 programs = $(filter-out compile_%,$(notdir $(basename $(wildcard tests/*.c))))
 # Other compilers, flags, processors and systems, the emulated GPU, fuzzing: these take 40 minutes of two cores, all
 # others eight. FULL=1, as in .ci/run, has them; without it make test counts them as skipped.
-long     = cuda.sh compile.sh bits.sh portable.sh subsets.sh export.sh fuzz.sh host.sh arm.sh windows.sh mcu.sh
+long     = cuda.sh compile.sh portable.sh subsets.sh export.sh fuzz.sh host.sh arm.sh windows.sh mcu.sh
 scripts  = $(addprefix tests/,check.sh examples.sh readme.sh jobs.sh traps.sh wasm.sh engine.sh \
            differential.sh web.sh interop.sh options.sh models.sh gdb.sh python.sh parallel.sh fashion.sh callgrind.sh \
            $(if $(FULL),$(long)))
@@ -138,6 +138,11 @@ fashion-proof: $(B)/bench/fashion_mnist
 test-programs: test-build
 	@B=$(B) sh tests/run.sh $(addprefix $(B)/tests/,$(programs))
 
+# Those that start threads, with theirs: a program without any has no race.   make test-threads CFLAGS='-g -fsanitize=thread'
+threaded = $(notdir $(basename $(shell grep -lE 'set_num_threads|parallel_for|pthread|workers|TEST_THREAD' $(programs:%=tests/%.c))))
+test-threads: $(addprefix $(B)/tests/,$(threaded))
+	@B=$(B) sh tests/run.sh $^
+
 # tests/docs, one of the test programs, fails when the committed file is another one.
 docs: $(B)/tests/docs
 	@mkdir -p docs
@@ -203,6 +208,6 @@ install: $(B)/libtensor.a
 clean:
 	rm -rf $(B)
 
-.PHONY: all lib shared examples gallery web run fashion fashion-proof test test-programs test-build docs check bench bench-compiled paper split gpu gpu-build install clean
+.PHONY: all lib shared examples gallery web run fashion fashion-proof test test-programs test-threads test-build docs check bench bench-compiled paper split gpu gpu-build install clean
 include tests/campaign.mk
 .SECONDARY:

@@ -1,4 +1,5 @@
-# compile.sh - every way the headers can be compiled, all warnings as errors; each program is linked and run.
+# compile.sh - every way the headers can be compiled, all warnings as errors; each program is linked and run. Those with
+# the whole implementation print the same bits, whatever the language, the optimisation, the compiler and the threads.
 #   CC, CXX      a C and a C++ compiler (one that is missing is left out), or
 #   COMPILERS    "gcc:g++ clang:clang++": pairs that must all be there
 # Ends with "N passed, N failed".
@@ -33,6 +34,11 @@ run() {
 program() {
     job 2 "$1" "$2 -pthread $3 -lm -o $M/$1 && test \"\$($M/$1)\" = fine"
 }
+# bits NAME LINKER OBJECTS: compile_bits.c with an implementation, on one thread and on three; what it prints is compared.
+bits() {
+    job 2 "$1 makes bits" "$2 -pthread -I. tests/compile_bits.c $3 -lm -o $M/bits-$1 &&
+        $M/bits-$1 1 >$M/bits-$1.1 && $M/bits-$1 3 >$M/bits-$1.3"
+}
 # unit NAME LINES...: a source file of these lines.
 unit() {
     name=$1
@@ -49,6 +55,8 @@ unit order.c '#include "tensor_nn.h"' '#define TENSOR_IMPLEMENTATION' '#include 
 unit static.c '#define TENSOR_STATIC' '#define TENSOR_IMPLEMENTATION' '#define TENSOR_NN_IMPLEMENTATION' \
     '#include "tests/compile_use.c"' '#include "tests/compile_other.c"'
 unit only.c '#include "tensor.h"' 'int main(void) { return 0; }'
+native=
+case $(uname -m) in x86_64 | amd64) native=-march=native ;; esac
 
 # Words that windows.h, complex.h and old Unix compilers define: none may be a parameter or member of ours.
 hostile="-Dnear= -Dfar= -Dsmall=char -Dinterface=struct -Dunix=1 -Dlinux=1 -DI=1i -DIN= -DOUT= -DCONST=const \
@@ -72,7 +80,9 @@ for pair in $COMPILERS; do
         done
         o="$M/$n-$s-use.o $M/$n-$s-other.o"
         if [ $s = c11 ]; then
-            program "$n-$s-parts" "$c" "$M/$n-$s-part1.o $M/$n-$s-part2.o $M/$n-$s-part3.o $M/$n-$s-part4.o $o"
+            parts="$M/$n-$s-part1.o $M/$n-$s-part2.o $M/$n-$s-part3.o $M/$n-$s-part4.o"
+            program "$n-$s-parts" "$c" "$parts $o"
+            bits "$n-$s-O0" "$c" "$parts"
             continue
         fi
         program "$n-$s-whole" "$c" "$M/$n-$s-impl.o $o"
@@ -84,6 +94,15 @@ for pair in $COMPILERS; do
         job 1 "$n $s other people's macros" "$c -std=$s $warn $hostile -fsyntax-only $M/static.c"
         job 1 "$n $s -DNDEBUG -O3" "$c -std=$s $strict -DNDEBUG -O3 -c $M/impl.c -o $M/$n-$s-ndebug.o"
         program "$n-$s-ndebug" "$c" "$M/$n-$s-ndebug.o $o"
+        bits "$n-$s-O1" "$c" "$M/$n-$s-impl.o"
+        bits "$n-$s-O3" "$c" "$M/$n-$s-ndebug.o"
+        job 1 "$n gnu11 -O3 $native" "$c -std=gnu11 -O3 $native -pthread -I. -c $M/impl.c -o $M/$n-gnu11.o"
+        bits "$n-gnu11-O3" "$c" "$M/$n-gnu11.o"
+        # Flags of the program's own. The manual asks not to give clang -ffp-contract=fast.
+        relaxed="-std=gnu17 -O2 -fno-builtin -funsigned-char"
+        if $c --version | grep -q "Free Software"; then relaxed="$relaxed -flto -ffp-contract=fast"; fi
+        job 1 "$n relaxed" "$c $relaxed -pthread -I. -c $M/impl.c -o $M/$n-relaxed.o"
+        bits "$n-relaxed" "$c $relaxed" "$M/$n-relaxed.o"
         [ "$c" = "${COMPILERS%%:*}" ] || continue        # the switches: with the first compiler only
         for d in NO_STDIO NO_THREADS NO_CALL_SITES ISA=scalar ISA=native; do
             job 1 "$n $s TENSOR_$d" "$c -std=$s $strict0 -DTENSOR_$d -c $M/impl.c -o $M/$n-$d.o"
@@ -111,6 +130,7 @@ for pair in $COMPILERS; do
         done
         job 1 "$n $s face" "$cxx -std=$s $warn -c tests/compile_face.cpp -o $M/$n-$s-face.o"
         program "$n-$s-whole" "$cxx" "$objects $M/$n-$s-use.o $M/$n-$s-other.o"
+        bits "$n-$s" "$cxx -x c++ -std=$s" "-x none $objects"
         program "$n-$s-user-of-c" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-use.o $M/$n-$s-other.o"
         program "$n-$s-face" "$cxx" "$M/$n-c99-impl.o $M/$n-$s-face.o"
     done
@@ -178,6 +198,16 @@ for name in $(find "$M" -name '*.name' | sort); do
         failed=$((failed + 1))
         echo "$(cat "$name"): $(cat "$id.sh" | head -n 1)"
         head -n 12 "$id.sh.out" | sed 's/^/    /'
+    fi
+done
+first=
+for p in "$M"/bits-*.1 "$M"/bits-*.3; do
+    if [ -s "$p" ] && cmp -s "${first:=$p}" "$p"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "$(basename "$p") differs from $(basename "$first"):"
+        diff "$first" "$p" | head -n 12
     fi
 done
 echo "$passed passed, $failed failed"

@@ -1,5 +1,5 @@
 // compile_bits.c - one line per group of operations with a hash of all result bits, forward and backward.
-// Built with several language modes and optimisation levels by tests/bits.sh, which wants every build to
+// Built with several language modes and optimisation levels by tests/compile.sh, which wants every build to
 // print the same.
 #include "test.h"
 

@@ -49,10 +49,10 @@ one='
     } >"$to.report"
     cat "$to.report"'
 # The longest first, so that no core waits for the last one.
-for first in cuda.sh bits.sh compile.sh fuzz.sh windows.sh host.sh arm.sh web.sh ops_values .; do
+for first in cuda.sh compile.sh fuzz.sh windows.sh host.sh arm.sh web.sh ops_values .; do
     for t in "$@"; do
         case $first:$(basename "$t") in
-            .:bits.sh | .:compile.sh | .:cuda.sh | .:fuzz.sh | .:windows.sh | .:host.sh | .:arm.sh | .:web.sh) ;;
+            .:compile.sh | .:cuda.sh | .:fuzz.sh | .:windows.sh | .:host.sh | .:arm.sh | .:web.sh) ;;
             .:ops_values) ;;
             .:* | "$first:$first") printf '%s\n' "$t" ;;
         esac
