@@ -2397,9 +2397,10 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 TENSOR_API int tensor_capture_begin(tensor_device_t device);
 
 // Ends the capture. The step has then run once: by the capture, or on a GPU by this call.
-//   -> graph, to be freed by tensor_graph_free or shutdown; NULL after an error, also one raised in the
-//      capture: then nothing is kept;  errors OWNER: no capture, a tensor it uses was freed in it;
-//      UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
+//   -> graph, to be freed by tensor_graph_free or shutdown; NULL with an error pending, and after one that
+//      says what cannot be captured, even if it was cleared: then nothing is kept. A step that cleared any
+//      other error and went on is captured as it went on;  errors OWNER: no capture, a tensor it uses was
+//      freed in it; UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
 TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
 // Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
@@ -34094,7 +34095,8 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
 
     if (failed && !th->error.code) {
         tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
-                     "capture_end: the capture had an error, which was cleared, or changed the context");
+                     "capture_end: the step did what cannot be captured, and cleared that error, or changed "
+                     "the context");
     }
     if (!failed && g->backend) {
         tensor__graph_link(g);

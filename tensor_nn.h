@@ -26868,8 +26868,8 @@ TENSOR_API size_t (nn_snapshot_size)(nn_module_t *m, nn_optimizer_t *opt) {
 
 TENSOR__FN int nn__snap_room(const nn__snapping_t *s, const void *block, uint64_t have, uint64_t need) {
     if (block && have >= need) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the block has %u bytes%s, it needs %u", s->op, have,
-                     block ? "" : " at NULL", need);
+    if (!block) { return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the block is NULL", s->op); }
+    return NN__ERROR(TENSOR_ERR_SHAPE, "%s: the block has %u bytes, it needs %u", s->op, have, need);
 }
 
 TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size) {
@@ -26930,7 +26930,7 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     nn__snapshot_t head;
     int code = nn__snap_begin(&s, "restore", m, opt);
     if (code == TENSOR_OK) { code = nn__snap_now(&s); }
-    if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, sizeof head); }
+    if (code == TENSOR_OK && (!block || size < sizeof head)) { code = nn__snap_room(&s, block, size, s.size); }
     if (code != TENSOR_OK) { return code; }
     s.from = (const char *)block;
     memcpy(&head, block, sizeof head);

@@ -241,7 +241,7 @@ static void other_blocks(void) {
     snprintf(part, sizeof part, "snapshot: the block has %d bytes, it needs %d", (int)size - 1, (int)size);
     CHECK_ERROR(TENSOR_ERR_SHAPE, part);
     CHECK(nn_snapshot(j.net, j.opt, NULL, size) == TENSOR_ERR_SHAPE);
-    CHECK_ERROR(TENSOR_ERR_SHAPE, "at NULL");
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "the block is NULL");
     CHECK(nn_snapshot(NULL, NULL, block, size) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, "snapshot: the module is NULL");
     nn_optimizer_t *lbfgs = nn_lbfgs(j.net);

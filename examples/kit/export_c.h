@@ -52,7 +52,7 @@ typedef struct kit_export_t {
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step
 //      does not use, a step that is under way in slices, or one that does not step all parameters equally
-//      often), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
+//      often), SHAPE (a count below 0), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
@@ -414,6 +414,9 @@ int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_expor
     tensor_graph_info_t info = tensor_graph_info(g);
     if (!info.calls) {
         return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
+    }
+    if (e->ninputs < 0 || e->noutputs < 0 || e->replays < 0) {
+        return (tensor_raise)(TENSOR_ERR_SHAPE, "export_c: ninputs, noutputs and replays are 0 or more");
     }
     if ((e->ninputs > 0 && !e->inputs) || (e->noutputs > 0 && !e->outputs)) {
         return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");

@@ -551,6 +551,9 @@ static void refused(void) {
     e.inputs = NULL;
     CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_POISONED);
     CHECK_ERROR(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");
+    e.ninputs = -1;
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "export_c: ninputs, noutputs and replays are 0 or more");
     e.inputs = &x;
     e.ninputs = 1;
     e.input_names = NULL;
