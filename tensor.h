@@ -17501,7 +17501,7 @@ typedef struct tensor__iter_arg_t {
 typedef struct tensor__iter_t {
     int nin, nout, ndim, compute_class, lanes, bypass;
     int copies;                                 // the body only copies its one input
-    int64_t dims[TENSOR_MAX_DIMS], numel;
+    int64_t dims[TENSOR_MAX_DIMS], numel, grain;        // grain: elements of a task, whole blocks
     tensor__body_t body;
     const tensor__isa_t *isa;                   // whose conversions may be used, or NULL
     const double *p;
@@ -17566,6 +17566,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->compute_class = compute_class;
     it->numel = numel;
     it->isa = NULL;
+    it->grain = TENSOR__GRAIN;
     it->bypass = it->copies = 0;
     if (!tensor__iter_args(it, args, numel, compute_class)) {
         tensor__iter_dims(it, args, dims, ndim);
@@ -17788,8 +17789,11 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
 }
 
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
+// Tasks for n elements.
+TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
+
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, end = first + TENSOR__GRAIN;
+    int64_t first = task * it->grain, end = first + it->grain;
     (void)worker;
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
@@ -17797,7 +17801,7 @@ TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
 // Results of 32 MB and more are written past the caches: lines written whole need not be read first, and code
 // that reads the result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
-    if (it->numel <= 2 * TENSOR__GRAIN) {
+    if (it->numel <= 2 * it->grain) {
         tensor__iter_range(it, 0, it->numel);
     } else {
         it->bypass = it->numel >= TENSOR__PAST_CACHES && it->compute_class == TENSOR__C_F32 && it->isa &&
@@ -17809,7 +17813,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
                 if (data == it->arg[a].data) { it->bypass = 0; }
             }
         }
-        tensor__parallel((it->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__iter_task, it);
+        tensor__parallel((it->numel + it->grain - 1) / it->grain, tensor__iter_task, it);
     }
 }
 
@@ -18469,16 +18473,23 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // The kernels of the pointwise families, which choose among the bodies of the passes and of >>impl-bodies.
 // ------------------------------------------------------------------------------
 
-// Integer divisors must not be 0: all are checked before anything is written.
-TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
+typedef struct tensor__divisors_t {
+    const tensor_call_t *c;
+    const tensor__iter_t *it;
+    int code;
+} tensor__divisors_t;
+
+// Looks for a divisor of 0 among some. -> code
+TENSOR__FN int tensor__check_divisors(const tensor__divisors_t *v, int64_t first, int64_t end) {
     int64_t block[TENSOR__BLOCK];
-    const tensor__iter_arg_t *b = &it->arg[1];
-    for (int64_t first = 0; first < it->numel; first += TENSOR__BLOCK) {
-        int64_t m = tensor__least(it->numel - first, TENSOR__BLOCK);
+    const tensor_call_t *c = v->c;
+    const tensor__iter_arg_t *b = &v->it->arg[1];
+    for (; first < end; first += TENSOR__BLOCK) {
+        int64_t m = tensor__least(end - first, TENSOR__BLOCK);
         if (b->uniform) {
             tensor__load_run(block, TENSOR__C_I64, b->data, b->dtype, 0, m);
         } else {
-            tensor__iter_move(it, 1, first, m, block, 0);
+            tensor__iter_move(v->it, 1, first, m, block, 0);
         }
         for (int64_t i = 0; i < m; i++) {
             TENSOR__REFUSE_CODE(block[i] == 0, INDEX, "%s: integer division by zero at element %d of b %n",
@@ -18519,6 +18530,24 @@ TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     int64_t rows = tensor__least(v->rows, it->dims[last] - r);
     TENSOR__DO(v->isa, transpose)(rows, columns, x, xs[last], y, ys[v->dim]);
 }
+TENSOR__FN void tensor__divisors_task(void *arg, int64_t task, int worker) {
+    tensor__divisors_t *v = (tensor__divisors_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->it->numel - first, TENSOR__GRAIN);
+    (void)worker;
+    if (!v->code) { v->code = tensor__check_divisors(v, first, first + n); }
+}
+
+// Integer divisors must not be 0: all are checked before anything is written. -> code
+TENSOR__FN int tensor__check_divisor(const tensor_call_t *c, const tensor__iter_t *it) {
+    tensor__divisors_t v;
+    v.c = c;
+    v.it = it;
+    v.code = 0;
+    int64_t tasks = it->arg[1].uniform ? 1 : tensor__grains(it->numel);
+    tensor__in_order(c->thread, tasks, tensor__divisors_task, &v);
+    return v.code;
+}
+
 
 // sliced: in time slices. -> 1 = done
 TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t *it, int sliced) {
@@ -18569,6 +18598,21 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
     return tensor__class(c->compute) == TENSOR__C_I64 && c->row->family == TENSOR_FAMILY_POINTWISE &&
            (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER);
 }
+// Whether a call of a pointwise family is a function of some hundred cycles, which has no vectors.
+TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
+    return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
+}
+
+// Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
+// functions, no task is long.
+TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
+    int sliced = c->thread->time_slice != NULL;
+    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
+    if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
+    if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
+    return TENSOR__GRAIN / (sliced ? 16 : 1);
+}
+
 
 // A call without the iterator: contiguous f32, equal shapes, whole vectors, the work of one thread. 0 = the
 // call is not of that form
@@ -18577,6 +18621,7 @@ TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__i
     int fits = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
                (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
     if (!fits || c->thread->ctx->reference) { return 0; }
+    it->grain = tensor__pointwise_grain(c, compute_class);
     const void *in[4];
     for (int i = 0; i < c->nin; i++) {
         const tensor_arg_t *a = &c->arg[i];
@@ -18657,6 +18702,7 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(fits)) {
             body(in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
+    it->grain = tensor__pointwise_grain(c, compute_class);
             return 0;
         }
     }
@@ -19047,9 +19093,11 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     f.y = y;
     f.first = c->p->fill.start;
     f.step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
-    f.per = c->thread->time_slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
+    int zero = y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0;
+    f.per = y->numel;
+    if (c->thread->time_slice) { f.per = zero ? 2 * TENSOR__GRAIN : TENSOR__GRAIN / 2; }
     int64_t tasks = (y->numel - 1) / f.per + 1;
-    if (y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0) {
+    if (zero) {
         tensor__in_order(c->thread, tasks, tensor__zero_task, &f);
         return 0;
     }
@@ -26534,9 +26582,6 @@ typedef struct tensor__indexed_t {
     int code;
 } tensor__indexed_t;
 
-// Tasks for n elements.
-TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
-
 TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
     int64_t k;
     const char *at = (const char *)index->data + i * tensor__sizes[index->dtype];
@@ -32923,7 +32968,7 @@ TENSOR__FN int64_t tensor__groups_over(const tensor__unit_t *s) {
     }
     const tensor_arg_t *x = &c->arg[0];
     int permutes = forward && c->row->id == TENSOR_OP_CLONE && x->numel > 1 && !tensor__is_flat(x, numel);
-    return numel < 2 || permutes || tensor__divides_whole(c) ? 0 : numel;
+    return numel < 2 || permutes || tensor__is_rare(c) || tensor__divides_whole(c) ? 0 : numel;
 }
 
 // Whether a call belongs to those of a group, if it may be in it: a reduction only where it reads what one of
@@ -33931,7 +33976,9 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     v->block = TENSOR__GROUP_BLOCK;
     while (v->block > least && (uint64_t)v->block * r.end > TENSOR__GROUP_CACHE) { v->block /= 2; }
     if (v->numel < v->block) { v->block = (v->numel + 63) & ~(int64_t)63; }
-    v->share = v->numel > 2 * TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v->numel;
+    v->share = tensor__group_share(v, least);
+    v->block = tensor__least(v->block, v->share);
+    if (v->numel <= 2 * v->share) { v->share = v->numel; }
     v->per = (v->chunk + v->share - 1) / v->share;
     int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
     v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
@@ -34108,6 +34155,21 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
     }
     g->state = TENSOR__GRAPH_READY;
     return g;
+}
+
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
 }
 
 // -> 0, or the code after raising
@@ -34628,7 +34690,6 @@ TENSOR__FN int tensor__may_pause(const tensor__unit_t *s) {
     case TENSOR_FAMILY_OPTIMIZER:
         return c->row->own || c->row->scratch;
     case TENSOR_FAMILY_POINTWISE:
-        return !tensor__divides_whole(c);
     case TENSOR_FAMILY_FILL:
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
     case TENSOR_FAMILY_REDUCE:
