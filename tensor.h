@@ -18507,7 +18507,7 @@ typedef struct tensor__transpose_t {
     int dim;                            // x is contiguous along it, y along the last dim
     int64_t rows;                       // of x per task: all of them, or some in time slices
 } tensor__transpose_t;
-enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 1024 };     // columns of x; rows in a time slice
+enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 256 };     // columns of x; rows in a time slice
 
 TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     const tensor__transpose_t *v = (const tensor__transpose_t *)arg;
@@ -19728,10 +19728,19 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
 
 // Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
 // same way every time.
-TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+TENSOR__FN void tensor__spread_clear(void *arg, int64_t task, int worker) {
+    const tensor_arg_t *y = &((const tensor_call_t *)arg)->arg[1];
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(y->numel - first, TENSOR__GRAIN);
+    int64_t size = tensor__sizes[y->dtype];
+    (void)worker;
+    memset((char *)y->data + first * size, 0, (size_t)(n * size));
+}
+
+// Adds some elements of the gradient, in their order: a view may have an element twice.
+TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
     const tensor_as_strided_params_t *p = &c->p->as_strided;
-    const tensor_arg_t *g = &c->arg[0];
-    tensor_arg_t *y = &c->arg[1];
+    const tensor_arg_t *g = &c->arg[0], *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
     int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = 1, ys = 0, gs = 0;
     if (last >= 0) {
@@ -19740,9 +19749,9 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
         gs = g->strides[last];
     }
 
-    memset(y->data, 0, (size_t)(y->numel * size));
-    for (int64_t n = 0; n < g->numel; n += run) {
-        for (int64_t k = 0; k < run; k++) {
+    for (; n < end; n += m) {
+        m = tensor__least(run - at[last], end - n);
+        for (int64_t k = 0; k < m; k++) {
             char *to = (char *)y->data + (offset + k * ys) * size;
             const char *from = (const char *)g->data + (source + k * gs) * size;
             if (y->dtype == TENSOR_F32) {
@@ -19764,10 +19773,20 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
             at[d] = 0;
         }
     }
+    int64_t n = task * TENSOR__GRAIN, end = tensor__least(n + TENSOR__GRAIN, g->numel), rest = n, m;
+    (void)worker;
+    for (int d = last; d >= 0; d--) {
+        at[d] = rest % g->dims[d];
+        rest /= g->dims[d];
+        offset += at[d] * p->stride[d];
+        source += at[d] * g->strides[d];
+    }
     return 0;
 }
 
 TENSOR__RARE
+    } else {
+        last = 0;
 
 // A copy of x with src in the place of a view that begins `at` elements after x's first one; inside: whether
 // x holds the view. The copy has the layout of x: it is made of the stretch of x's storage that holds both.
@@ -19785,6 +19804,10 @@ TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t
         int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
         int64_t end = inside || at + reach < span ? span : at + reach;
         int64_t all = end - first, step = 1;
+        if (n + m == end) { break; }
+        offset -= at[last] * ys;
+        source -= at[last] * gs;
+        at[last] = 0;
         tensor_t *stretch = (tensor_clone)((tensor_as_strided)(x, &all, &step, 1, x->offset + first));
         y = (tensor_detach)((tensor_as_strided)(stretch, x->dims, x->strides, x->ndim, -first));
         v = (tensor_as_strided)(stretch, dims, strides, ndim, reach ? at - first : 0);
@@ -19794,6 +19817,11 @@ TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t
 }
 
 // An expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
+}
+
+TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+    tensor__in_order(c->thread, tensor__grains(c->arg[1].numel), tensor__spread_clear, c);
+    tensor__in_order(c->thread, tensor__grains(c->arg[0].numel), tensor__spread_add, c);
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
@@ -24244,28 +24272,27 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 
 TENSOR__END
 
-// TRIL, TRIU; x contiguous.
-TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+// TRIL, TRIU: elements of some lines, x contiguous.
+TENSOR__FN void tensor__tri_task(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
     const tensor_arg_t *x = &c->arg[0];
-    tensor_arg_t *y = &c->arg[1];
-    int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->tri.diagonal;
-    int64_t lines = cols ? x->numel / cols : 0;
-    for (int64_t r = 0; r < lines; r++) {
-        int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
-        if (edge < 0) {
-            edge = 0;
-        } else if (edge > cols) {
-            edge = cols;
-        }
-        char *to = (char *)y->data + r * cols * size;
-        const char *from = (const char *)x->data + r * cols * size;
+    int64_t size = tensor__sizes[x->dtype], rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x);
+    int64_t i = task * TENSOR__GRAIN, end = tensor__least(i + TENSOR__GRAIN, x->numel), next;
+    int lower = c->row->id == TENSOR_OP_TRIL;
+    (void)worker;
+    for (; i < end; i = next) {
+        int64_t line = i / cols, from = i - line * cols;
+        int64_t edge = line % rows + c->p->tri.diagonal + (lower ? 1 : 0);  // of the kept and the zeroed
+        next = tensor__least(end, i + cols - from);
+        int64_t before = edge > from ? tensor__least(edge - from, next - i) : 0, after = next - i - before;
+        char *to = (char *)c->arg[1].data + i * size;
+        const char *at = (const char *)x->data + i * size;
         if (lower) {
-            memcpy(to, from, (size_t)(edge * size));
-            memset(to + edge * size, 0, (size_t)((cols - edge) * size));
+            memcpy(to, at, (size_t)(before * size));
+            memset(to + before * size, 0, (size_t)(after * size));
         } else {
-            memset(to, 0, (size_t)(edge * size));
-            memcpy(to + edge * size, from + edge * size, (size_t)((cols - edge) * size));
+            memset(to, 0, (size_t)(before * size));
+            memcpy(to + before * size, at + before * size, (size_t)(after * size));
         }
     }
     return 0;
@@ -24318,6 +24345,10 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 
 // ------------------------------------------------------------------------------
 // >>impl-linalg                                    MARK: factorisations
+}
+
+TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+    tensor__parallel(tensor__grains(c->arg[0].numel), tensor__tri_task, c);
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
@@ -34126,6 +34157,21 @@ TENSOR__FN int tensor__device_run(tensor_graph_t *g, tensor__thread_t *th, int f
 }
 
 TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
+}
+
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(NULL, !th->recorder || !th->recorder->again, OWNER,
                       "capture_end: this thread captures nothing; tensor_capture_begin comes first");
@@ -34155,21 +34201,6 @@ TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
     }
     g->state = TENSOR__GRAPH_READY;
     return g;
-}
-
-// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
-TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
-    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
-    int doubles = 0;
-    for (int k = 0; k < v->n; k++) {
-        const tensor__iter_t *it = &v->member[k].it;
-        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
-        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
-        doubles |= slow;
-    }
-    if (!doubles) { least = TENSOR__GRAIN / 4; }
-    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
-    return share;
 }
 
 // -> 0, or the code after raising
