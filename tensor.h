@@ -10838,6 +10838,7 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     if (threads < 2 || work * (double)g->batch < 524288.0) { return cut; }
     if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
         cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
+        cut.per = TENSOR__MIN(cut.per, 1 + (int64_t)(2097152.0 / work));        // 32 us
         cut.tasks = (g->batch + cut.per - 1) / cut.per;
         return cut;
     }
@@ -10938,10 +10939,10 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
     int64_t nr = job->nr;
 
     for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64) {
-        for (int64_t p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
+        for (int64_t p = r[4]; p < r[5]; p += TENSOR__GEMM_KC64) {
             int add = g->accumulate || p > 0;
             const double *bias = p == 0 ? (const double *)g->bias : NULL;
-            int64_t kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
+            int64_t kb = TENSOR__MIN(r[5] - p, (int64_t)TENSOR__GEMM_KC64);
             int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (int64_t q = 0; q < nb; q += nr) {
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
@@ -17565,8 +17566,8 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->nout = nout;
     it->compute_class = compute_class;
     it->numel = numel;
-    it->isa = NULL;
     it->grain = TENSOR__GRAIN;
+    it->isa = NULL;
     it->bypass = it->copies = 0;
     if (!tensor__iter_args(it, args, numel, compute_class)) {
         tensor__iter_dims(it, args, dims, ndim);
@@ -17788,10 +17789,10 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     }
 }
 
-TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
 // Tasks for n elements.
 TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
 
+TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
     int64_t first = task * it->grain, end = first + it->grain;
     (void)worker;
@@ -18217,6 +18218,11 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
     j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
+    if (tensor__share_count() > j.job.workers && j.job.cut.gm * j.job.cut.gn > 1) {
+        j.job.cut.gm = (g.m + 63) / 64;         // in time slices: packing takes the longest
+        j.job.cut.gn = (g.n + 31) / 32;
+        j.job.cut.tasks = j.job.cut.gm * j.job.cut.gn * g.batch;
+    }
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -18404,6 +18410,25 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     return tensor__commit(o);
 }
 
+// Cuts a product that is done in time slices: tasks of about 2^18 multiply-adds, as many items or 64 rows of
+// the columns of a tile, half of that where rows of A are not read in one go. -> the steps of k that such a
+// task adds up, whole chunks of them
+TENSOR__FN int64_t tensor__gemm_short_f64(const tensor__gemm_t *g, int nr, tensor__gemm_cut_t *cut) {
+    const double most = 1 << 18;
+    double work = (double)g->m * (double)g->n * (double)g->k;
+    cut->gm = cut->gn = cut->per = 1;
+    if (work < most) {
+        cut->per = tensor__least(1 + (int64_t)(most / (work + 4096)), g->batch);    // 4096: to begin an item
+        cut->tasks = (g->batch + cut->per - 1) / cut->per;
+        return g->k;
+    }
+    int64_t rows = tensor__least(g->m, g->acs == 1 ? 64 : 32), chunk = rows * nr * TENSOR__GEMM_KC64;
+    cut->gm = (g->m + rows - 1) / rows;
+    cut->gn = (g->n + nr - 1) / nr;
+    cut->tasks = cut->gm * cut->gn * g->batch;
+    return (((int64_t)most + chunk - 1) / chunk) * TENSOR__GEMM_KC64;
+}
+
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
@@ -18418,11 +18443,16 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.tile = TENSOR__DO(isa, gemm_tile_f64);
     job.nr = isa->lanes > 4 ? isa->lanes : 4;
     job.workers = tensor__thread_count();
-    job.r[0] = job.r[4] = 0;
+    job.r[0] = 0;
     job.r[1] = g->m;
-    job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, tensor__share_count(), 4, job.nr);
-    tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    int64_t kc = g->k;
+    if (tensor__share_count() > job.workers) { kc = tensor__gemm_short_f64(g, job.nr, &job.cut); }
+    for (int64_t p = 0; p < g->k; p += kc) {
+        job.r[4] = p;
+        job.r[5] = tensor__least(p + kc, g->k);
+        tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    }
 }
 
 // Integer products wrap around; plain loops.
@@ -18500,6 +18530,24 @@ TENSOR__FN int tensor__check_divisors(const tensor__divisors_t *v, int64_t first
     return 0;
 }
 
+TENSOR__FN void tensor__divisors_task(void *arg, int64_t task, int worker) {
+    tensor__divisors_t *v = (tensor__divisors_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->it->numel - first, TENSOR__GRAIN);
+    (void)worker;
+    if (!v->code) { v->code = tensor__check_divisors(v, first, first + n); }
+}
+
+// Integer divisors must not be 0: all are checked before anything is written. -> code
+TENSOR__FN int tensor__check_divisor(const tensor_call_t *c, const tensor__iter_t *it) {
+    tensor__divisors_t v;
+    v.c = c;
+    v.it = it;
+    v.code = 0;
+    int64_t tasks = it->arg[1].uniform ? 1 : tensor__grains(it->numel);
+    tensor__in_order(c->thread, tasks, tensor__divisors_task, &v);
+    return v.code;
+}
+
 // A copy that transposes rows and columns: in squares, so that each line of both is fetched once.
 typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
@@ -18530,24 +18578,6 @@ TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     int64_t rows = tensor__least(v->rows, it->dims[last] - r);
     TENSOR__DO(v->isa, transpose)(rows, columns, x, xs[last], y, ys[v->dim]);
 }
-TENSOR__FN void tensor__divisors_task(void *arg, int64_t task, int worker) {
-    tensor__divisors_t *v = (tensor__divisors_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->it->numel - first, TENSOR__GRAIN);
-    (void)worker;
-    if (!v->code) { v->code = tensor__check_divisors(v, first, first + n); }
-}
-
-// Integer divisors must not be 0: all are checked before anything is written. -> code
-TENSOR__FN int tensor__check_divisor(const tensor_call_t *c, const tensor__iter_t *it) {
-    tensor__divisors_t v;
-    v.c = c;
-    v.it = it;
-    v.code = 0;
-    int64_t tasks = it->arg[1].uniform ? 1 : tensor__grains(it->numel);
-    tensor__in_order(c->thread, tasks, tensor__divisors_task, &v);
-    return v.code;
-}
-
 
 // sliced: in time slices. -> 1 = done
 TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t *it, int sliced) {
@@ -18568,6 +18598,21 @@ TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t 
     return 1;
 }
 
+// Whether a call of a pointwise family is a function of some hundred cycles, which has no vectors.
+TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
+    return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
+}
+
+// Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
+// functions, no task is long.
+TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
+    int sliced = c->thread->time_slice != NULL;
+    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
+    if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
+    if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
+    return TENSOR__GRAIN / (sliced ? 16 : 1);
+}
+
 // Forward: inputs A B C, one output that has the broadcast shape. Sets it to the iteration of the call.
 TENSOR__FN void tensor__pointwise_iter(const tensor_call_t *c, tensor__iter_t *it) {
     const tensor_arg_t *y = &c->arg[c->nin];
@@ -18576,6 +18621,7 @@ TENSOR__FN void tensor__pointwise_iter(const tensor_call_t *c, tensor__iter_t *i
     int compute_class = tensor__class(c->compute);
     if (compute_class == TENSOR__C_F32 && c->thread->ctx->reference) { compute_class = TENSOR__C_F64; }
     tensor__iter_init(it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
+    it->grain = tensor__pointwise_grain(c, compute_class);
     for (int i = 0; i < c->nin; i++) { it->slot[i] = i; }
     it->nslots = 5;
     it->p = c->p ? c->p->pointwise.p : NULL;
@@ -18598,21 +18644,6 @@ TENSOR__FN int tensor__divides_whole(const tensor_call_t *c) {
     return tensor__class(c->compute) == TENSOR__C_I64 && c->row->family == TENSOR_FAMILY_POINTWISE &&
            (id == TENSOR_OP_FLOOR_DIVIDE || id == TENSOR_OP_FMOD || id == TENSOR_OP_REMAINDER);
 }
-// Whether a call of a pointwise family is a function of some hundred cycles, which has no vectors.
-TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
-    return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
-}
-
-// Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
-// functions, no task is long.
-TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
-    int sliced = c->thread->time_slice != NULL;
-    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
-    if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
-    if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
-    return TENSOR__GRAIN / (sliced ? 16 : 1);
-}
-
 
 // A call without the iterator: contiguous f32, equal shapes, whole vectors, the work of one thread. 0 = the
 // call is not of that form
@@ -18621,7 +18652,6 @@ TENSOR__FN int tensor__pointwise_at_once(const tensor_call_t *c, const tensor__i
     int fits = tensor__class(c->compute) == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous &&
                (y->numel & (isa->lanes - 1)) == 0 && y->numel <= TENSOR__GRAIN;
     if (!fits || c->thread->ctx->reference) { return 0; }
-    it->grain = tensor__pointwise_grain(c, compute_class);
     const void *in[4];
     for (int i = 0; i < c->nin; i++) {
         const tensor_arg_t *a = &c->arg[i];
@@ -18672,6 +18702,7 @@ TENSOR__FN void tensor__pointwise_backward_iter(const tensor_call_t *c, tensor__
         used[nin + i].data = NULL;
     }
     tensor__iter_init(it, used, nin, c->nout, g->dims, g->ndim, g->numel, compute_class);
+    it->grain = tensor__pointwise_grain(c, compute_class);
     it->nslots = 5;
     it->p = c->p ? c->p->pointwise.p : NULL;
     it->lanes = 1;
@@ -18702,7 +18733,6 @@ TENSOR__FN int tensor__cpu_pointwise_backward(tensor_call_t *c) {
         for (int i = 0; i < c->nout; i++) { out[i] = c->arg[5 + i].data; }
         if (TENSOR__LIKELY(fits)) {
             body(in, out, c->p ? c->p->pointwise.p : NULL, g->numel);
-    it->grain = tensor__pointwise_grain(c, compute_class);
             return 0;
         }
     }
@@ -19743,10 +19773,20 @@ TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
     const tensor_arg_t *g = &c->arg[0], *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
     int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = 1, ys = 0, gs = 0;
+    int64_t n = task * TENSOR__GRAIN, end = tensor__least(n + TENSOR__GRAIN, g->numel), rest = n, m;
+    (void)worker;
+    for (int d = last; d >= 0; d--) {
+        at[d] = rest % g->dims[d];
+        rest /= g->dims[d];
+        offset += at[d] * p->stride[d];
+        source += at[d] * g->strides[d];
+    }
     if (last >= 0) {
         run = g->dims[last];
         ys = p->stride[last];
         gs = g->strides[last];
+    } else {
+        last = 0;
     }
 
     for (; n < end; n += m) {
@@ -19764,6 +19804,10 @@ TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
             a += b;
             tensor__store_f64(to, y->dtype, 1, &a, 1);
         }
+        if (n + m == end) { break; }
+        offset -= at[last] * ys;
+        source -= at[last] * gs;
+        at[last] = 0;
         for (int d = last - 1; d >= 0; d--) {
             offset += p->stride[d];
             source += g->strides[d];
@@ -19773,20 +19817,15 @@ TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
             at[d] = 0;
         }
     }
-    int64_t n = task * TENSOR__GRAIN, end = tensor__least(n + TENSOR__GRAIN, g->numel), rest = n, m;
-    (void)worker;
-    for (int d = last; d >= 0; d--) {
-        at[d] = rest % g->dims[d];
-        rest /= g->dims[d];
-        offset += at[d] * p->stride[d];
-        source += at[d] * g->strides[d];
-    }
+}
+
+TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+    tensor__in_order(c->thread, tensor__grains(c->arg[1].numel), tensor__spread_clear, c);
+    tensor__in_order(c->thread, tensor__grains(c->arg[0].numel), tensor__spread_add, c);
     return 0;
 }
 
 TENSOR__RARE
-    } else {
-        last = 0;
 
 // A copy of x with src in the place of a view that begins `at` elements after x's first one; inside: whether
 // x holds the view. The copy has the layout of x: it is made of the stretch of x's storage that holds both.
@@ -19804,10 +19843,6 @@ TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t
         int64_t first = inside || at > 0 ? 0 : at;           // of the stretch, from the first element of x
         int64_t end = inside || at + reach < span ? span : at + reach;
         int64_t all = end - first, step = 1;
-        if (n + m == end) { break; }
-        offset -= at[last] * ys;
-        source -= at[last] * gs;
-        at[last] = 0;
         tensor_t *stretch = (tensor_clone)((tensor_as_strided)(x, &all, &step, 1, x->offset + first));
         y = (tensor_detach)((tensor_as_strided)(stretch, x->dims, x->strides, x->ndim, -first));
         v = (tensor_as_strided)(stretch, dims, strides, ndim, reach ? at - first : 0);
@@ -19817,11 +19852,6 @@ TENSOR__FN tensor_t *tensor__with_view(tensor_t *x, tensor_t *src, const int64_t
 }
 
 // An expanded x is first cloned densely; the offset then counts in that clone, as in PyTorch.
-}
-
-TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
-    tensor__in_order(c->thread, tensor__grains(c->arg[1].numel), tensor__spread_clear, c);
-    tensor__in_order(c->thread, tensor__grains(c->arg[0].numel), tensor__spread_add, c);
 TENSOR_API tensor_t *(tensor_as_strided_scatter)(tensor_t *x, tensor_t *src, const int64_t *dims,
                                                  const int64_t *strides, int ndim, int64_t offset) {
     TENSOR__BEGIN(o, TENSOR__ROW(AS_STRIDED_SCATTER), x, src)
@@ -23522,6 +23552,7 @@ typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } ten
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
+enum { TENSOR__BATCH_PART = 1024 };     // items whose places a task finds
     for (int d = 0; d < y->ndim - 2; d++) { n *= y->dims[d]; }
     return n;
 }
@@ -23561,30 +23592,46 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     tensor__matrices_t s;
     tensor__matmul_t m;
+// Where the matrices of a batch are.
+typedef struct tensor__batch_t {
+    const tensor_arg_t *a, *b, *y;
+    int64_t *off, n, size;              // size: elements of a result
+} tensor__batch_t;
+
+TENSOR__FN void tensor__batch_task(void *arg, int64_t task, int worker) {
+    const tensor__batch_t *v = (const tensor__batch_t *)arg;
+    const tensor_arg_t *a = v->a, *b = v->b, *y = v->y;
+    int64_t end = tensor__least((task + 1) * TENSOR__BATCH_PART, v->n);
+    (void)worker;
+    for (int64_t i = task * TENSOR__BATCH_PART; i < end; i++) {
+        int64_t rest = i, oa = 0, ob = 0;
+        for (int d = y->ndim - 3; d >= 0; d--) {
+            int64_t at = rest % y->dims[d];
+            int da = d - (y->ndim - a->ndim), db = d - (y->ndim - b->ndim);
+            rest /= y->dims[d];
+            if (da >= 0 && a->dims[da] != 1) { oa += at * a->strides[da]; }
+            if (db >= 0 && b->dims[db] != 1) { ob += at * b->strides[db]; }
+        }
+        v->off[i] = oa;
+        v->off[v->n + i] = ob;
+        v->off[2 * v->n + i] = i * v->size;
+    }
+}
+
     if (!c->arg[c->nin].numel) { return 0; }
-    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m), *a = &arg[0], *b = &arg[1], *y = &arg[2];
+    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m);
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t rest = i, oa = 0, ob = 0;
-            for (int d = y->ndim - 3; d >= 0; d--) {
-                int64_t at = rest % y->dims[d];
-                int da = d - (y->ndim - a->ndim), db = d - (y->ndim - b->ndim);
-                rest /= y->dims[d];
-                if (da >= 0 && a->dims[da] != 1) { oa += at * a->strides[da]; }
-                if (db >= 0 && b->dims[db] != 1) { ob += at * b->strides[db]; }
-            }
-            off[i] = oa;
-            off[n + i] = ob;
-            off[2 * n + i] = i * m.g.m * m.g.n;
-        }
+        int64_t tasks = (n + TENSOR__BATCH_PART - 1) / TENSOR__BATCH_PART;
+        tensor__batch_t v = {&arg[0], &arg[1], &arg[2], off, n, m.g.m * m.g.n};
+        tensor__in_order(c->thread, tasks, tensor__batch_task, &v);
         m.g.aoff = off;
         m.g.boff = off + n;
         m.g.coff = off + 2 * n;
     }
 
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
-    tensor__gemm(&m.g, a->dtype);
+    tensor__gemm(&m.g, arg[0].dtype);
     return 0;
 }
 
@@ -24298,6 +24345,10 @@ TENSOR__FN void tensor__tri_task(void *arg, int64_t task, int worker) {
     return 0;
 }
 
+}
+
+TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+    tensor__parallel(tensor__grains(c->arg[0].numel), tensor__tri_task, c);
 TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
@@ -24345,10 +24396,6 @@ TENSOR__FN void tensor__grad_tril(tensor__grad_t *g) {
 
 // ------------------------------------------------------------------------------
 // >>impl-linalg                                    MARK: factorisations
-}
-
-TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
-    tensor__parallel(tensor__grains(c->arg[0].numel), tensor__tri_task, c);
 //
 // Factorisations are plain textbook algorithms in double: a matrix is copied into the worker's scratch in
 // rows, factorised there, and rounded once when it is written. Items of a batch are cut over threads. A
@@ -34110,6 +34157,21 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     }
 }
 
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
+}
+
 // Settles the state of the storages at the end of a capture. -> code
 TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
@@ -34157,21 +34219,6 @@ TENSOR__FN int tensor__device_run(tensor_graph_t *g, tensor__thread_t *th, int f
 }
 
 TENSOR_API tensor_graph_t *(tensor_capture_end)(void) {
-// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
-TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
-    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
-    int doubles = 0;
-    for (int k = 0; k < v->n; k++) {
-        const tensor__iter_t *it = &v->member[k].it;
-        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
-        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
-        doubles |= slow;
-    }
-    if (!doubles) { least = TENSOR__GRAIN / 4; }
-    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
-    return share;
-}
-
     tensor__thread_t *th = tensor__self();
     TENSOR__REFUSE_AS(NULL, !th->recorder || !th->recorder->again, OWNER,
                       "capture_end: this thread captures nothing; tensor_capture_begin comes first");
