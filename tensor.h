@@ -24415,6 +24415,7 @@ typedef struct tensor__la_t {
 } tensor__la_t;
 
 TENSOR__END
+    int code;                           // of the first error
 
 // Four chains, so that the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
@@ -24568,8 +24569,8 @@ typedef struct tensor__la_item_t {
 } tensor__la_item_t;
 
 enum {
-    TENSOR__LA_PART = 1 << 15,          // multiply-adds of a task in a time slice, about
-    TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
+    TENSOR__LA_PART = 1 << 14,          // multiply-adds of a task in a time slice, about
+    TENSOR__LA_LARGE = 1 << 15          // elements times the smaller side of a matrix in time slices
 };
 
 TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
@@ -25307,7 +25308,13 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
 
 // Whether the items come one after the other, each as tasks: those of a batch would be long.
 TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
-    return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
+    double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
+    return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
+// Whether an item takes some times as long as a factorisation by one pass.
+TENSOR__FN int tensor__la_iterates(const tensor_call_t *c) {
+    return c->row->id == TENSOR_OP_LINALG_EIGH || c->row->id == TENSOR_OP_LINALG_SVD;
+}
+
 }
 
 // No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
@@ -25332,7 +25339,8 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     uint64_t room = 8 * ((uint64_t)l->m + (uint64_t)l->n + 8) + (swaps ? 0 : (uint64_t)l->k * (uint64_t)l->k);
     for (int i = 0; i < c->nin + c->nout && !swaps; i++) { room += (uint64_t)(c->arg[i].numel / l->items); }
     l->room = (int64_t)room;
-    l->per = 1 + 4096 / ((int64_t)room + 1);
+    l->per = 1 + (c->thread->time_slice ? 1024 : 4096) / ((int64_t)room + 1);
+    if (c->thread->time_slice && tensor__la_iterates(c)) { l->per = 1; }
     uint64_t bytes;
     return tensor__mul_u64(room * 8, (uint64_t)tensor__thread_count(), &bytes) ?
         bytes + (uint64_t)l->items * 8 : UINT64_MAX;
@@ -25345,12 +25353,47 @@ TENSOR__FN uint64_t tensor__scratch_linalg(const tensor_call_t *c) {
 
 TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     tensor__la_t l;
+// Raises the error of an item. -> its code
+TENSOR__FN int tensor__la_refuse(const tensor_call_t *c, int64_t i, int64_t bad, int64_t rows) {
     const tensor_arg_t *x = &c->arg[0];
+    const char *op = c->row->name;
+    switch (c->row->id) {
+    case TENSOR_OP_LINALG_CHOLESKY:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of x %n is not positive definite: its "
+                     "leading minor of order %d is not positive", op, i, x->dims, (int)x->ndim, bad);
+        break;
+    case TENSOR_OP_LINALG_SOLVE:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of a %n is singular: pivot %d is 0", op, i,
+                     x->dims, (int)x->ndim, bad);
+        break;
+    case TENSOR_OP_LINALG_SWAPS:
+        tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: pivot %d of matrix %d is outside 1..%d", op, bad - 1,
+                     i, rows);
+        return TENSOR_ERR_INDEX;
+    default:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, bad == 1 ? "%s: matrix %d of x %n has inf or NaN" :
+                     "%s: no convergence for matrix %d of x %n", op, i, x->dims, (int)x->ndim);
+        break;
+    }
+    return TENSOR_ERR_LINALG;
+}
+
+// Looks for the first of some items that has failed.
+TENSOR__FN void tensor__la_look(void *arg, int64_t task, int worker) {
+    tensor__la_t *l = (tensor__la_t *)arg;
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, l->items);
+    (void)worker;
+    for (int64_t i = task * TENSOR__GRAIN; i < end && !l->code; i++) {
+        if (l->info[i]) { l->code = tensor__la_refuse(l->c, i, l->info[i], l->m); }
+    }
+}
+
     if (!tensor__la_describe(c, &l)) { return 0; }
     l.c = c;
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
     if (tensor__la_apart(&l)) {
+    l.code = 0;
         for (int64_t i = -1; tensor__next_stage(&i) && i < l.items;) {
             if (i == 0) { tensor__parallel(1, tensor__la_clear, &l); }
             tensor__la_item(&l, i, l.work);
@@ -25359,32 +25402,8 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
         tensor__parallel(1, tensor__la_clear, &l);
         tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
     }
-
-    for (int64_t i = 0; i < l.items; i++) {
-        const char *op = c->row->name;
-        int64_t bad = l.info[i];
-        if (!bad) { continue; }
-        switch (c->row->id) {
-        case TENSOR_OP_LINALG_CHOLESKY:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of x %n is not positive definite: its "
-                         "leading minor of order %d is not positive", op, i, x->dims, (int)x->ndim, bad);
-            break;
-        case TENSOR_OP_LINALG_SOLVE:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of a %n is singular: pivot %d is 0", op,
-                         i, x->dims, (int)x->ndim, bad);
-            break;
-        case TENSOR_OP_LINALG_SWAPS:
-            tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: pivot %d of matrix %d is outside 1..%d", op,
-                         bad - 1, i, l.m);
-            return TENSOR_ERR_INDEX;
-        default:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, bad == 1 ? "%s: matrix %d of x %n has inf or NaN" :
-                         "%s: no convergence for matrix %d of x %n", op, i, x->dims, (int)x->ndim);
-            break;
-        }
-        return TENSOR_ERR_LINALG;
-    }
-    return 0;
+    tensor__in_order(c->thread, tensor__grains(l.items), tensor__la_look, &l);
+    return l.code;
 }
 
 // ------------------------------------------------------------------------------
@@ -34138,6 +34157,21 @@ TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
 // gradient older than the step is an input.
 TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
+}
+
         const tensor_t *leaf = tensor__link_leaf(l);
         int stays = leaf && leaf->storage == l->storage;
         l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
@@ -34155,21 +34189,6 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
             l->grad = tensor__hold(leaf->grad);
         }
     }
-}
-
-// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
-TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
-    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
-    int doubles = 0;
-    for (int k = 0; k < v->n; k++) {
-        const tensor__iter_t *it = &v->member[k].it;
-        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
-        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
-        doubles |= slow;
-    }
-    if (!doubles) { least = TENSOR__GRAIN / 4; }
-    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
-    return share;
 }
 
 // Settles the state of the storages at the end of a capture. -> code
