@@ -22287,8 +22287,9 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 enum {
-    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
-    TENSOR__ROW_LONG = 8192             // a longer row is done in parts
+    // elements of a part of a row in time slices, whole vectors, and of a row that is done in parts, at least
+    TENSOR__ROW_PART = 1024, TENSOR__ROW_LONG = 8192,
+    TENSOR__SLOW_PART = 512, TENSOR__SLOW_LONG = 1024           // the same of plain loops
 };
 
 typedef struct tensor__rowcall_t {
@@ -22297,7 +22298,7 @@ typedef struct tensor__rowcall_t {
     const tensor__isa_t *isa;
     int compute_class, fast;
     tensor__along_t *along;             // of `row`, which is done in parts; NULL: tasks have whole rows
-    int64_t row, parts;
+    int64_t row, parts, part;           // part: elements of one
 } tensor__rowcall_t;
 
 // Which passes go over which elements of a row of n: those from `from` to `to` - 1.
@@ -22610,8 +22611,8 @@ TENSOR__INLINE tensor__rowpart_t tensor__row_part(const tensor__rowcall_t *r, in
     p.loads = p.pass < 0;
     p.stores = p.pass == passes;
     p.span.passes = p.loads || p.stores ? 0 : 1 << p.pass;
-    p.span.from = task % r->parts * TENSOR__ROW_PART;
-    p.span.to = tensor__least(p.span.from + TENSOR__ROW_PART, r->n);
+    p.span.from = task % r->parts * r->part;
+    p.span.to = tensor__least(p.span.from + r->part, r->n);
     return p;
 }
 
@@ -22744,14 +22745,16 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
     r.along = NULL;
-    if (!c->thread->time_slice || r.n <= TENSOR__ROW_LONG) {
+    int fast = r.fast && tensor__row_is_fast(c->row->id);
+    r.part = fast ? TENSOR__ROW_PART : TENSOR__SLOW_PART;
+    if (c->thread->time_slice && !fast) { r.per = 1 + r.per / 8; }
+    if (!c->thread->time_slice || r.n <= (fast ? TENSOR__ROW_LONG : TENSOR__SLOW_LONG)) {
         tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
         return 0;
     }
-    int fast = r.fast && tensor__row_is_fast(c->row->id);
     int64_t stages = tensor__row_passes(c->row->id, fast) + (fast ? 0 : 2);
     r.along = (tensor__along_t *)c->thread->time_slice->kept;
-    r.parts = (r.n + TENSOR__ROW_PART - 1) / TENSOR__ROW_PART;
+    r.parts = (r.n + r.part - 1) / r.part;
     for (r.row = -1; tensor__next_stage(&r.row) && r.row < r.rows;) {
         tensor__in_order(c->thread, stages * r.parts, each, &r);
     }
@@ -23549,10 +23552,10 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
+enum { TENSOR__BATCH_PART = 1024 };     // items whose places a task finds
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
-enum { TENSOR__BATCH_PART = 1024 };     // items whose places a task finds
     for (int d = 0; d < y->ndim - 2; d++) { n *= y->dims[d]; }
     return n;
 }
@@ -23589,9 +23592,6 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
-TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
-    tensor__matrices_t s;
-    tensor__matmul_t m;
 // Where the matrices of a batch are.
 typedef struct tensor__batch_t {
     const tensor_arg_t *a, *b, *y;
@@ -23618,6 +23618,9 @@ TENSOR__FN void tensor__batch_task(void *arg, int64_t task, int worker) {
     }
 }
 
+TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
+    tensor__matrices_t s;
+    tensor__matmul_t m;
     if (!c->arg[c->nin].numel) { return 0; }
     const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m);
     if (m.offset_bytes) {
@@ -24342,13 +24345,13 @@ TENSOR__FN void tensor__tri_task(void *arg, int64_t task, int worker) {
             memcpy(to + before * size, at + before * size, (size_t)(after * size));
         }
     }
-    return 0;
-}
-
 }
 
 TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
     tensor__parallel(tensor__grains(c->arg[0].numel), tensor__tri_task, c);
+    return 0;
+}
+
 TENSOR__RARE
 
 TENSOR__FN tensor_t *tensor__cross(const char *op, tensor_t *a, tensor_t *b, int64_t dim) {
@@ -24412,10 +24415,10 @@ typedef struct tensor__la_t {
     int64_t m, n, k, items, per, room;  // matrices m x n, k the smaller; items per task, doubles per worker
     int64_t *info;                      // the error of an item, 0 = none
     double *work;
+    int code;                           // of the first error
 } tensor__la_t;
 
 TENSOR__END
-    int code;                           // of the first error
 
 // Four chains, so that the sum does not wait for each addition.
 TENSOR__FN double tensor__la_dot(const double *x, const double *y, int64_t n) {
@@ -25306,15 +25309,15 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * l->per; i < end; i++) { tensor__la_item(l, i, l->work + worker * l->room); }
 }
 
-// Whether the items come one after the other, each as tasks: those of a batch would be long.
-TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
-    double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
-    return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
 // Whether an item takes some times as long as a factorisation by one pass.
 TENSOR__FN int tensor__la_iterates(const tensor_call_t *c) {
     return c->row->id == TENSOR_OP_LINALG_EIGH || c->row->id == TENSOR_OP_LINALG_SVD;
 }
 
+// Whether the items come one after the other, each as tasks: those of a batch would be long.
+TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
+    double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
+    return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
 }
 
 // No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
@@ -25351,8 +25354,6 @@ TENSOR__FN uint64_t tensor__scratch_linalg(const tensor_call_t *c) {
     return tensor__la_describe(c, &l);
 }
 
-TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
-    tensor__la_t l;
 // Raises the error of an item. -> its code
 TENSOR__FN int tensor__la_refuse(const tensor_call_t *c, int64_t i, int64_t bad, int64_t rows) {
     const tensor_arg_t *x = &c->arg[0];
@@ -25388,12 +25389,14 @@ TENSOR__FN void tensor__la_look(void *arg, int64_t task, int worker) {
     }
 }
 
+TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
+    tensor__la_t l;
     if (!tensor__la_describe(c, &l)) { return 0; }
     l.c = c;
+    l.code = 0;
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
     if (tensor__la_apart(&l)) {
-    l.code = 0;
         for (int64_t i = -1; tensor__next_stage(&i) && i < l.items;) {
             if (i == 0) { tensor__parallel(1, tensor__la_clear, &l); }
             tensor__la_item(&l, i, l.work);
@@ -26813,8 +26816,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
         tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
     int64_t rows = v.outer * index->numel;
-    // Each element may be far away: tasks of a time slice have fewer.
-    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 8 : TENSOR__GRAIN;
+    // Each element may be far away, and its page too: tasks of a time slice have few.
+    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 256 : TENSOR__GRAIN;
     v.per = 1 + grain / (v.inner + 1);
     v.piece = c->thread->time_slice && v.inner > TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v.inner;
     v.pieces = v.inner > v.piece ? (v.inner + v.piece - 1) / v.piece : 1;
@@ -26829,12 +26832,14 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                               index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64, grain};
         tensor__parallel((y->numel + grain - 1) / grain, tensor__gather_task, &g);
     } else {
-        v.per = TENSOR__GRAIN / 8;
+        v.per = grain;
         tensor__in_order(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
     }
     if (v.wide) { tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_end, &v); }
     return 0;
 }
+
+enum { TENSOR__PLACES_PART = 2048 };    // elements of a task
 
 typedef struct tensor__places_t {
     const tensor_call_t *c;
@@ -26867,8 +26872,8 @@ TENSOR__FN int tensor__some_places(const tensor__places_t *v, int64_t first, int
 
 TENSOR__FN void tensor__places_task(void *arg, int64_t task, int worker) {
     tensor__places_t *v = (tensor__places_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, all = v->c->arg[v->c->nin].numel;
-    int64_t n = tensor__least(all - first, TENSOR__GRAIN);
+    int64_t first = task * TENSOR__PLACES_PART, all = v->c->arg[v->c->nin].numel;
+    int64_t n = tensor__least(all - first, TENSOR__PLACES_PART);
     (void)worker;
     if (!v->code) { v->code = tensor__some_places(v, first, first + n); }
 }
@@ -26879,7 +26884,8 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     v.c = c;
     v.code = 0;
     tensor__iter_init(&v.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
-    tensor__in_order(c->thread, tensor__grains(y->numel), tensor__places_task, &v);
+    int64_t tasks = (y->numel + TENSOR__PLACES_PART - 1) / TENSOR__PLACES_PART;
+    tensor__in_order(c->thread, tasks, tensor__places_task, &v);
     return v.code;
 }
 
@@ -28899,7 +28905,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.rows = x->numel / r.n;
     r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
-    if (r.rows == 1 || (c->thread->time_slice && r.n > 4 * TENSOR__SORT_PART)) {
+    if (r.rows == 1 || (c->thread->time_slice && r.n > TENSOR__SORT_PART)) {
         for (int64_t i = -1; tensor__next_stage(&i) && i < r.rows;) { tensor__order_task(&r, i, 0); }
     } else {
         tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
@@ -29149,7 +29155,10 @@ TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
 // SEARCHSORTED: sorted rows, values. As PyTorch: NaN is last, and NaN in sorted is never below.
-typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
+typedef struct tensor__search_t {
+    const tensor_call_t *c;
+    int64_t n, per_row, per;            // per: values of a task; those of long rows are far away
+} tensor__search_t;
 
 TENSOR__END
 
@@ -29159,7 +29168,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     int whole = !tensor__is_float(s->dtype), right = r->c->p->searchsorted.right != 0;
     int size = tensor__sizes[s->dtype];
     int class_of = whole ? TENSOR__C_I64 : TENSOR__C_F64;
-    int64_t first = task * TENSOR__LEAF, m = tensor__least(v->numel - first, TENSOR__LEAF);
+    int64_t first = task * r->per, m = tensor__least(v->numel - first, r->per);
     (void)worker;
     for (int64_t k = first; k < first + m; k++) {
         const char *row = (const char *)s->data + (s->ndim == 1 ? 0 : k / r->per_row * r->n) * size;
@@ -29201,7 +29210,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     r.c = c;
     r.n = TENSOR__WIDE(s);
     r.per_row = v->ndim ? TENSOR__WIDE(v) : 1;
-    tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
+    r.per = r.n > TENSOR__GRAIN ? TENSOR__LEAF / 32 : TENSOR__LEAF / 4;
+    tensor__parallel((v->numel + r.per - 1) / r.per, tensor__search_task, &r);
     return 0;
 }
 
@@ -34147,16 +34157,6 @@ TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_
     return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
 }
 
-// The leaf of a link, NULL if it has gone.
-TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
-    tensor_t *leaf = l->leaf;
-    return leaf && leaf->state == TENSOR__LIVE && leaf->rebased == l->life ? leaf : NULL;
-}
-
-// Which gradients a replay links to their leaves: those that the step made, and NULL where it dropped them. A
-// gradient older than the step is an input.
-TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
-    for (tensor__link_t *l = g->links; l; l = l->next) {
 // Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
 TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
     int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
@@ -34172,6 +34172,16 @@ TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) 
     return share;
 }
 
+// The leaf of a link, NULL if it has gone.
+TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
+    tensor_t *leaf = l->leaf;
+    return leaf && leaf->state == TENSOR__LIVE && leaf->rebased == l->life ? leaf : NULL;
+}
+
+// Which gradients a replay links to their leaves: those that the step made, and NULL where it dropped them. A
+// gradient older than the step is an input.
+TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
+    for (tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = tensor__link_leaf(l);
         int stays = leaf && leaf->storage == l->storage;
         l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
