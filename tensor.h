@@ -29543,9 +29543,9 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
+    int64_t end = tensor__least((task + 1) * r->it.grain, r->n);
     int64_t step = r->direct ? r->n : (int64_t)TENSOR__BLOCK;
-    for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
+    for (int64_t i = task * r->it.grain; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK];
         if (r->it.compute_class == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
@@ -29578,7 +29578,8 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     }
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
     r.direct = r.it.compute_class == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
-    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
+    if (compute_class != TENSOR__C_F32) { r.it.grain = TENSOR__GRAIN / (c->thread->time_slice ? 16 : 4); }
+    tensor__parallel((r.n + r.it.grain - 1) / r.it.grain, each, &r);
     return 0;
 }
 
@@ -29587,65 +29588,140 @@ TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
 
-// Whether n indices can be drawn from each row of k weights. -> code
-TENSOR__FN int tensor__check_weights(const double *at, int64_t rows, int64_t k, int64_t n, int again) {
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = 0;
-        int64_t positive = 0;
-        for (int64_t i = 0; i < k; i++) {
-            double v = at[r * k + i];
-            TENSOR__REFUSE_CODE(!(v >= 0) || v > 1.7976931348623157e308, INDEX,
-                                "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r,
-                                i);
-            sum += v;
-            positive += v > 0;
-        }
-        TENSOR__REFUSE_CODE(!(sum > 0), INDEX, "multinomial: row %d has no weight above 0", r);
-        TENSOR__REFUSE_CODE(!again && positive < n, INDEX,
+// What the tasks of MULTINOMIAL have found so far.
+typedef struct tensor__draw_t {
+    int64_t row, number, place, pick;   // of the row's numbers; of its weights
+    int64_t positive;                   // weights above 0, of a row that is checked
+    double sum, total, x;               // total: of the row's weights; x: where their running sum is to end
+    int searches, over;                 // searches: the total is known
+} tensor__draw_t;
+
+typedef struct tensor__draws_t {
+    const tensor_call_t *c;
+    double *weight;
+    int64_t rows, k, n;
+    int again, code;
+    tensor__draw_t *so_far;
+} tensor__draws_t;
+
+// Whether n indices can be drawn from the rows of k weights that some of all weights end. -> code
+TENSOR__FN int tensor__check_weights(const tensor__draws_t *v, int64_t first, int64_t end) {
+    tensor__draw_t *t = v->so_far;
+    for (int64_t i = first; i < end; i++) {
+        double w = v->weight[i];
+        TENSOR__REFUSE_CODE(!(w >= 0) || w > 1.7976931348623157e308, INDEX,
+                            "multinomial: weight %g at row %d, place %d must be finite and >= 0", w, t->row,
+                            t->place);
+        t->sum += w;
+        t->positive += w > 0;
+        if (++t->place < v->k) { continue; }
+        TENSOR__REFUSE_CODE(!(t->sum > 0), INDEX, "multinomial: row %d has no weight above 0", t->row);
+        TENSOR__REFUSE_CODE(!v->again && t->positive < v->n, INDEX,
                             "multinomial: row %d has %d weights above 0, %d are to be drawn without "
-                            "replacement", r, positive, n);
+                            "replacement", t->row, t->positive, v->n);
+        t->place = t->positive = 0;
+        t->sum = 0;
+        t->row++;
     }
     return 0;
 }
 
-// The place where the running sum of the weights passes x.
-TENSOR__FN int64_t tensor__weighted_place(const double *weight, int64_t k, double x) {
-    double sum = 0;
-    int64_t pick = -1;
-    for (int64_t i = 0; i < k; i++) {
-        if (weight[i] <= 0) { continue; }
-        sum += weight[i];
+TENSOR__FN void tensor__weights_task(void *arg, int64_t task, int worker) {
+    tensor__draws_t *v = (tensor__draws_t *)arg;
+    int64_t all = v->rows * v->k, end = tensor__least((task + 1) * TENSOR__GRAIN, all);
+    (void)worker;
+    if (task == 0) { memset(v->so_far, 0, sizeof *v->so_far); }
+    if (!v->code) { v->code = tensor__check_weights(v, task * TENSOR__GRAIN, end); }
+    if (end < all) { return; }
+    memset(v->so_far, 0, sizeof *v->so_far);
+    v->so_far->over = v->n == 0;
+}
+
+// The next of the row's numbers is asked for, or that of the next row.
+TENSOR__FN void tensor__drawn_one(const tensor__draws_t *v, tensor__draw_t *t) {
+    ((int64_t *)v->c->arg[1].data)[t->row * v->n + t->number] = t->pick;
+    if (!v->again) { v->weight[t->row * v->k + t->pick] = 0; }
+    t->place = 0;
+    t->searches = v->again;
+    t->sum = 0;
+    if (++t->number == v->n) {
+        t->number = t->searches = 0;
+        t->row++;
+        t->over = t->row == v->rows;
+    }
+}
+
+// Adds up weights place .. end - 1 of the row for the total; with the last of them, x is drawn.
+TENSOR__FN void tensor__draw_total(const tensor__draws_t *v, tensor__draw_t *t, const double *w,
+                                   int64_t end) {
+    double sum = t->place ? t->total : 0;
+    for (int64_t i = t->place; i < end; i++) { sum += w[i]; }
+    t->total = sum;
+    t->place = end;
+    if (end < v->k) { return; }
+    t->place = 0;
+    t->searches = 1;
+}
+
+// Looks among weights place .. end - 1 of the row for the place where the running sum passes x.
+TENSOR__FN void tensor__draw_search(const tensor__draws_t *v, tensor__draw_t *t, const double *w,
+                                    int64_t end) {
+    if (t->place == 0) {
+        uint32_t u[4];
+        uint64_t e = (uint64_t)(t->row * v->n + t->number);
+        tensor__philox(v->c->rng.seed, v->c->rng.offset, e >> 1, u);
+        t->x = tensor__unit(tensor__word64(u, e & 1)) * t->total;
+        t->pick = -1;
+    }
+    double sum = t->sum, x = t->x;
+    int64_t pick = t->pick, i = t->place;
+    for (; i < end; i++) {
+        if (w[i] <= 0) { continue; }
+        sum += w[i];
         pick = i;
         if (x < sum) { break; }
     }
-    return pick;
+    t->sum = sum;
+    t->pick = pick;
+    t->place = end;
+    if (i < end || end == v->k) { tensor__drawn_one(v, t); }
+}
+
+// Goes over so many weights, of one number or of several.
+TENSOR__FN void tensor__draw_task(void *arg, int64_t task, int worker) {
+    const tensor__draws_t *v = (const tensor__draws_t *)arg;
+    tensor__draw_t *t = v->so_far;
+    (void)task, (void)worker;
+    for (int64_t left = TENSOR__GRAIN; left > 0 && !t->over;) {
+        const double *w = v->weight + t->row * v->k;
+        int64_t end = tensor__least(t->place + left, v->k);
+        left -= end - t->place + 16;    // a random number takes about as long as so many weights
+        if (t->searches) {
+            tensor__draw_search(v, t, w, end);
+        } else {
+            tensor__draw_total(v, t, w, end);
+        }
+    }
 }
 
 // MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
 // sum. Without replacement the weights are a private copy.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
-    int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
-    double *at = (double *)w->data;
-    int again = c->p->random.replacement != 0;
-    int code = tensor__check_weights(at, rows, k, n, again);
-    if (code) { return code; }
-    for (int64_t r = 0; r < rows; r++) {
-        double total = 0;
-        for (int64_t j = 0; j < n; j++) {
-            uint32_t u[4];
-            uint64_t e = (uint64_t)(r * n + j);
-            if (j == 0 || !again) {
-                total = 0;
-                for (int64_t i = 0; i < k; i++) { total += at[r * k + i]; }
-            }
-            tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = tensor__unit(tensor__word64(u, e & 1)) * total;
-            int64_t pick = tensor__weighted_place(at + r * k, k, x);
-            ((int64_t *)c->arg[1].data)[r * n + j] = pick;
-            if (!again) { at[r * k + pick] = 0; }
-        }
-    }
+    tensor__draw_t here;
+    tensor__draws_t v;
+    if (!w->numel) { return 0; }
+    v.c = c;
+    v.weight = (double *)w->data;
+    v.k = TENSOR__WIDE(w);
+    v.n = c->p->random.num_samples;
+    v.rows = w->numel / v.k;
+    v.again = c->p->random.replacement != 0;
+    v.code = 0;
+    v.so_far = c->thread->time_slice ? (tensor__draw_t *)c->thread->time_slice->kept : &here;
+    tensor__in_order(c->thread, tensor__grains(w->numel), tensor__weights_task, &v);
+    if (v.code) { return v.code; }
+    tensor__until(c->thread, &v.so_far->over, tensor__draw_task, &v);
     return 0;
 }
 
@@ -29807,17 +29883,34 @@ TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), 
 
 TENSOR__COLD
 
-// Fisher-Yates on one stream.
-TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
-    int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
-    for (int64_t i = 0; i < n; i++) { to[i] = i; }
-    for (int64_t i = n - 1; i > 0; i--) {
+enum { TENSOR__SHUFFLE_PART = 256 };    // elements of a task: each is far away
+
+TENSOR__FN void tensor__count_task(void *arg, int64_t task, int worker) {
+    const tensor_arg_t *y = &((const tensor_call_t *)arg)->arg[0];
+    int64_t *to = (int64_t *)y->data, end = tensor__least((task + 1) * TENSOR__GRAIN, y->numel);
+    (void)worker;
+    for (int64_t i = task * TENSOR__GRAIN; i < end; i++) { to[i] = i; }
+}
+
+TENSOR__FN void tensor__shuffle_task(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
+    int64_t *to = (int64_t *)c->arg[0].data, first = c->arg[0].numel - 1 - task * TENSOR__SHUFFLE_PART;
+    int64_t end = first > TENSOR__SHUFFLE_PART ? first - TENSOR__SHUFFLE_PART : 0;
+    (void)worker;
+    for (int64_t i = first; i > end; i--) {
         uint32_t w[4];
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)i, w);
         int64_t k = (int64_t)(tensor__word64(w, 0) % (uint64_t)(i + 1)), v = to[i];
         to[i] = to[k];
         to[k] = v;
     }
+}
+
+// Fisher-Yates on one stream.
+TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
+    int64_t n = c->arg[0].numel;
+    tensor__parallel(tensor__grains(n), tensor__count_task, c);
+    tensor__in_order(c->thread, n / TENSOR__SHUFFLE_PART + 1, tensor__shuffle_task, c);
     return 0;
 }
 
@@ -34062,6 +34155,21 @@ TENSOR__FN void tensor__member_steps(const tensor__group_t *v, tensor__member_t 
     }
 }
 
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
+}
+
 // Plans the group of a unit for the kernels of now. -> bytes of room that a worker needs
 TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     tensor__group_t *v = s->group;
@@ -34155,21 +34263,6 @@ TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_
         made = !tensor__is_older(g, s);
     }
     return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
-}
-
-// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
-TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
-    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
-    int doubles = 0;
-    for (int k = 0; k < v->n; k++) {
-        const tensor__iter_t *it = &v->member[k].it;
-        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
-        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
-        doubles |= slow;
-    }
-    if (!doubles) { least = TENSOR__GRAIN / 4; }
-    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
-    return share;
 }
 
 // The leaf of a link, NULL if it has gone.
