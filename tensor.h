@@ -10839,6 +10839,7 @@ TENSOR__FN tensor__gemm_cut_t tensor__gemm_cut(const tensor__gemm_t *g, int thre
     if (threads < 2 || work * (double)g->batch < 524288.0) { return cut; }
     if (g->batch >= 4 * threads || (g->batch >= threads && work < 262144.0)) {
         cut.per = (g->batch + 8 * threads - 1) / (8 * threads);
+        cut.per = TENSOR__MIN(cut.per, 1 + (int64_t)(2097152.0 / work));        // 32 us
         cut.tasks = (g->batch + cut.per - 1) / cut.per;
         return cut;
     }
@@ -10939,10 +10940,10 @@ TENSOR__FN void tensor__gemm_block_f64(const tensor__gemm_job_t *job, int64_t it
     int64_t nr = job->nr;
 
     for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__GEMM_NC64) {
-        for (int64_t p = 0; p < g->k; p += TENSOR__GEMM_KC64) {
+        for (int64_t p = r[4]; p < r[5]; p += TENSOR__GEMM_KC64) {
             int add = g->accumulate || p > 0;
             const double *bias = p == 0 ? (const double *)g->bias : NULL;
-            int64_t kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KC64);
+            int64_t kb = TENSOR__MIN(r[5] - p, (int64_t)TENSOR__GEMM_KC64);
             int64_t nb = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__GEMM_NC64);
             for (int64_t q = 0; q < nb; q += nr) {
                 tensor__gemm_pack_f64(kb, TENSOR__MIN(nb - q, nr), job->nr,
@@ -17502,7 +17503,7 @@ typedef struct tensor__iter_arg_t {
 typedef struct tensor__iter_t {
     int nin, nout, ndim, compute_class, lanes, bypass;
     int copies;                                 // the body only copies its one input
-    int64_t dims[TENSOR_MAX_DIMS], numel;
+    int64_t dims[TENSOR_MAX_DIMS], numel, grain;        // grain: elements of a task, whole blocks
     tensor__body_t body;
     const tensor__isa_t *isa;                   // whose conversions may be used, or NULL
     const double *p;
@@ -17566,6 +17567,7 @@ TENSOR__FN void tensor__iter_init(tensor__iter_t *it, const tensor_arg_t *args, 
     it->nout = nout;
     it->compute_class = compute_class;
     it->numel = numel;
+    it->grain = TENSOR__GRAIN;
     it->isa = NULL;
     it->bypass = it->copies = 0;
     if (!tensor__iter_args(it, args, numel, compute_class)) {
@@ -17788,9 +17790,12 @@ TENSOR__FN void tensor__iter_range(const tensor__iter_t *it, int64_t first, int6
     }
 }
 
+// Tasks for n elements.
+TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
+
 TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
     const tensor__iter_t *it = (const tensor__iter_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, end = first + TENSOR__GRAIN;
+    int64_t first = task * it->grain, end = first + it->grain;
     (void)worker;
     tensor__iter_range(it, first, end < it->numel ? end : it->numel);
 }
@@ -17798,7 +17803,7 @@ TENSOR__FN void tensor__iter_task(void *arg, int64_t task, int worker) {
 // Results of 32 MB and more are written past the caches: lines written whole need not be read first, and code
 // that reads the result next would not find it there anyway (64 MB: 1.3 times as fast).
 TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
-    if (it->numel <= 2 * TENSOR__GRAIN) {
+    if (it->numel <= 2 * it->grain) {
         tensor__iter_range(it, 0, it->numel);
     } else {
         it->bypass = it->numel >= TENSOR__PAST_CACHES && it->compute_class == TENSOR__C_F32 && it->isa &&
@@ -17810,7 +17815,7 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
                 if (data == it->arg[a].data) { it->bypass = 0; }
             }
         }
-        tensor__parallel((it->numel + TENSOR__GRAIN - 1) / TENSOR__GRAIN, tensor__iter_task, it);
+        tensor__parallel((it->numel + it->grain - 1) / it->grain, tensor__iter_task, it);
     }
 }
 
@@ -18214,6 +18219,11 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
     j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
+    if (tensor__share_count() > j.job.workers && j.job.cut.gm * j.job.cut.gn > 1) {
+        j.job.cut.gm = (g.m + 63) / 64;         // in time slices: packing takes the longest
+        j.job.cut.gn = (g.n + 31) / 32;
+        j.job.cut.tasks = j.job.cut.gm * j.job.cut.gn * g.batch;
+    }
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
 #undef TENSOR__TARGET_DOT
@@ -18401,6 +18411,25 @@ TENSOR__FN tensor_t *tensor__small_product(tensor__op_t *o, int transposed, int 
     return tensor__commit(o);
 }
 
+// Cuts a product that is done in time slices: tasks of about 2^18 multiply-adds, as many items or 64 rows of
+// the columns of a tile, half of that where rows of A are not read in one go. -> the steps of k that such a
+// task adds up, whole chunks of them
+TENSOR__FN int64_t tensor__gemm_short_f64(const tensor__gemm_t *g, int nr, tensor__gemm_cut_t *cut) {
+    const double most = 1 << 18;
+    double work = (double)g->m * (double)g->n * (double)g->k;
+    cut->gm = cut->gn = cut->per = 1;
+    if (work < most) {
+        cut->per = tensor__least(1 + (int64_t)(most / (work + 4096)), g->batch);    // 4096: to begin an item
+        cut->tasks = (g->batch + cut->per - 1) / cut->per;
+        return g->k;
+    }
+    int64_t rows = tensor__least(g->m, g->acs == 1 ? 64 : 32), chunk = rows * nr * TENSOR__GEMM_KC64;
+    cut->gm = (g->m + rows - 1) / rows;
+    cut->gn = (g->n + nr - 1) / nr;
+    cut->tasks = cut->gm * cut->gn * g->batch;
+    return (((int64_t)most + chunk - 1) / chunk) * TENSOR__GEMM_KC64;
+}
+
 TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     const tensor__isa_t *isa = TENSOR__ISA(tensor__self());
     if (g->m <= 0 || g->n <= 0 || g->batch <= 0) { return; }
@@ -18415,11 +18444,16 @@ TENSOR__FN void tensor__gemm_f64(const tensor__gemm_t *g) {
     job.tile = TENSOR__DO(isa, gemm_tile_f64);
     job.nr = isa->lanes > 4 ? isa->lanes : 4;
     job.workers = tensor__thread_count();
-    job.r[0] = job.r[4] = 0;
+    job.r[0] = 0;
     job.r[1] = g->m;
-    job.r[5] = g->k;
-    job.cut = tensor__gemm_cut(g, tensor__share_count(), 4, job.nr);
-    tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    job.cut = tensor__gemm_cut(g, job.workers, 4, job.nr);
+    int64_t kc = g->k;
+    if (tensor__share_count() > job.workers) { kc = tensor__gemm_short_f64(g, job.nr, &job.cut); }
+    for (int64_t p = 0; p < g->k; p += kc) {
+        job.r[4] = p;
+        job.r[5] = tensor__least(p + kc, g->k);
+        tensor__parallel(job.cut.tasks, tensor__gemm_task_f64, &job);
+    }
 }
 
 // Integer products wrap around; plain loops.
@@ -18470,16 +18504,23 @@ TENSOR__FN void tensor__gemm(const tensor__gemm_t *g, int dtype) {
 // The kernels of the pointwise families, which choose among the bodies of the passes and of >>impl-bodies.
 // ------------------------------------------------------------------------------
 
-// Integer divisors must not be 0: all are checked before anything is written.
-TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it) {
+typedef struct tensor__divisors_t {
+    const tensor_call_t *c;
+    const tensor__iter_t *it;
+    int code;
+} tensor__divisors_t;
+
+// Looks for a divisor of 0 among some. -> code
+TENSOR__FN int tensor__check_divisors(const tensor__divisors_t *v, int64_t first, int64_t end) {
     int64_t block[TENSOR__BLOCK];
-    const tensor__iter_arg_t *b = &it->arg[1];
-    for (int64_t first = 0; first < it->numel; first += TENSOR__BLOCK) {
-        int64_t m = tensor__least(it->numel - first, TENSOR__BLOCK);
+    const tensor_call_t *c = v->c;
+    const tensor__iter_arg_t *b = &v->it->arg[1];
+    for (; first < end; first += TENSOR__BLOCK) {
+        int64_t m = tensor__least(end - first, TENSOR__BLOCK);
         if (b->uniform) {
             tensor__load_run(block, TENSOR__C_I64, b->data, b->dtype, 0, m);
         } else {
-            tensor__iter_move(it, 1, first, m, block, 0);
+            tensor__iter_move(v->it, 1, first, m, block, 0);
         }
         for (int64_t i = 0; i < m; i++) {
             TENSOR__REFUSE_CODE(block[i] == 0, INDEX, "%s: integer division by zero at element %d of b %n",
@@ -18490,6 +18531,24 @@ TENSOR__FN int tensor__check_divisor(tensor_call_t *c, const tensor__iter_t *it)
     return 0;
 }
 
+TENSOR__FN void tensor__divisors_task(void *arg, int64_t task, int worker) {
+    tensor__divisors_t *v = (tensor__divisors_t *)arg;
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(v->it->numel - first, TENSOR__GRAIN);
+    (void)worker;
+    if (!v->code) { v->code = tensor__check_divisors(v, first, first + n); }
+}
+
+// Integer divisors must not be 0: all are checked before anything is written. -> code
+TENSOR__FN int tensor__check_divisor(const tensor_call_t *c, const tensor__iter_t *it) {
+    tensor__divisors_t v;
+    v.c = c;
+    v.it = it;
+    v.code = 0;
+    int64_t tasks = it->arg[1].uniform ? 1 : tensor__grains(it->numel);
+    tensor__in_order(c->thread, tasks, tensor__divisors_task, &v);
+    return v.code;
+}
+
 // A copy that transposes rows and columns: in squares, so that each line of both is fetched once.
 typedef struct tensor__transpose_t {
     const tensor__isa_t *isa;
@@ -18497,7 +18556,7 @@ typedef struct tensor__transpose_t {
     int dim;                            // x is contiguous along it, y along the last dim
     int64_t rows;                       // of x per task: all of them, or some in time slices
 } tensor__transpose_t;
-enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 1024 };     // columns of x; rows in a time slice
+enum { TENSOR__TRANSPOSE = 64, TENSOR__TRANSPOSE_ROWS = 256 };     // columns of x; rows in a time slice
 
 TENSOR__FN void tensor__transpose_task(void *arg, int64_t task, int worker) {
     const tensor__transpose_t *v = (const tensor__transpose_t *)arg;
@@ -18540,6 +18599,21 @@ TENSOR__FN int tensor__transpose(const tensor__isa_t *isa, const tensor__iter_t 
     return 1;
 }
 
+// Whether a call of a pointwise family is a function of some hundred cycles, which has no vectors.
+TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
+    return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
+}
+
+// Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
+// functions, no task is long.
+TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
+    int sliced = c->thread->time_slice != NULL;
+    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
+    if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
+    if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
+    return TENSOR__GRAIN / (sliced ? 16 : 1);
+}
+
 // Forward: inputs A B C, one output that has the broadcast shape. Sets it to the iteration of the call.
 TENSOR__FN void tensor__pointwise_iter(const tensor_call_t *c, tensor__iter_t *it) {
     const tensor_arg_t *y = &c->arg[c->nin];
@@ -18548,6 +18622,7 @@ TENSOR__FN void tensor__pointwise_iter(const tensor_call_t *c, tensor__iter_t *i
     int compute_class = tensor__class(c->compute);
     if (compute_class == TENSOR__C_F32 && c->thread->ctx->reference) { compute_class = TENSOR__C_F64; }
     tensor__iter_init(it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
+    it->grain = tensor__pointwise_grain(c, compute_class);
     for (int i = 0; i < c->nin; i++) { it->slot[i] = i; }
     it->nslots = 5;
     it->p = c->p ? c->p->pointwise.p : NULL;
@@ -18628,6 +18703,7 @@ TENSOR__FN void tensor__pointwise_backward_iter(const tensor_call_t *c, tensor__
         used[nin + i].data = NULL;
     }
     tensor__iter_init(it, used, nin, c->nout, g->dims, g->ndim, g->numel, compute_class);
+    it->grain = tensor__pointwise_grain(c, compute_class);
     it->nslots = 5;
     it->p = c->p ? c->p->pointwise.p : NULL;
     it->lanes = 1;
@@ -19048,9 +19124,11 @@ TENSOR__FN int tensor__cpu_fill(tensor_call_t *c) {
     f.y = y;
     f.first = c->p->fill.start;
     f.step = c->row->id == TENSOR_OP_ARANGE ? c->p->fill.step : 0;
-    f.per = c->thread->time_slice ? 2 * (int64_t)TENSOR__GRAIN : y->numel;
+    int zero = y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0;
+    f.per = y->numel;
+    if (c->thread->time_slice) { f.per = zero ? 2 * TENSOR__GRAIN : TENSOR__GRAIN / 2; }
     int64_t tasks = (y->numel - 1) / f.per + 1;
-    if (y->contiguous && f.first == 0 && f.step == 0 && copysign(1, f.first) > 0) {
+    if (zero) {
         tensor__in_order(c->thread, tasks, tensor__zero_task, &f);
         return 0;
     }
@@ -19681,21 +19759,40 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
 
 // Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
 // same way every time.
-TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+TENSOR__FN void tensor__spread_clear(void *arg, int64_t task, int worker) {
+    const tensor_arg_t *y = &((const tensor_call_t *)arg)->arg[1];
+    int64_t first = task * TENSOR__GRAIN, n = tensor__least(y->numel - first, TENSOR__GRAIN);
+    int64_t size = tensor__sizes[y->dtype];
+    (void)worker;
+    memset((char *)y->data + first * size, 0, (size_t)(n * size));
+}
+
+// Adds some elements of the gradient, in their order: a view may have an element twice.
+TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
     const tensor_as_strided_params_t *p = &c->p->as_strided;
-    const tensor_arg_t *g = &c->arg[0];
-    tensor_arg_t *y = &c->arg[1];
+    const tensor_arg_t *g = &c->arg[0], *y = &c->arg[1];
     int last = g->ndim - 1, size = tensor__sizes[y->dtype];
     int64_t at[TENSOR_MAX_DIMS] = {0}, offset = p->offset, source = 0, run = 1, ys = 0, gs = 0;
+    int64_t n = task * TENSOR__GRAIN, end = tensor__least(n + TENSOR__GRAIN, g->numel), rest = n, m;
+    (void)worker;
+    for (int d = last; d >= 0; d--) {
+        at[d] = rest % g->dims[d];
+        rest /= g->dims[d];
+        offset += at[d] * p->stride[d];
+        source += at[d] * g->strides[d];
+    }
     if (last >= 0) {
         run = g->dims[last];
         ys = p->stride[last];
         gs = g->strides[last];
+    } else {
+        last = 0;
     }
 
-    memset(y->data, 0, (size_t)(y->numel * size));
-    for (int64_t n = 0; n < g->numel; n += run) {
-        for (int64_t k = 0; k < run; k++) {
+    for (; n < end; n += m) {
+        m = tensor__least(run - at[last], end - n);
+        for (int64_t k = 0; k < m; k++) {
             char *to = (char *)y->data + (offset + k * ys) * size;
             const char *from = (const char *)g->data + (source + k * gs) * size;
             if (y->dtype == TENSOR_F32) {
@@ -19708,6 +19805,10 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
             a += b;
             tensor__store_f64(to, y->dtype, 1, &a, 1);
         }
+        if (n + m == end) { break; }
+        offset -= at[last] * ys;
+        source -= at[last] * gs;
+        at[last] = 0;
         for (int d = last - 1; d >= 0; d--) {
             offset += p->stride[d];
             source += g->strides[d];
@@ -19717,6 +19818,11 @@ TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
             at[d] = 0;
         }
     }
+}
+
+TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
+    tensor__in_order(c->thread, tensor__grains(c->arg[1].numel), tensor__spread_clear, c);
+    tensor__in_order(c->thread, tensor__grains(c->arg[0].numel), tensor__spread_add, c);
     return 0;
 }
 
@@ -22182,8 +22288,9 @@ TENSOR__FN void tensor__grad_amax(tensor__grad_t *g) {
 // ------------------------------------------------------------------------------
 
 enum {
-    TENSOR__ROW_PART = 1024,            // elements of a part of a row in time slices; whole vectors
-    TENSOR__ROW_LONG = 8192             // a longer row is done in parts
+    // elements of a part of a row in time slices, whole vectors, and of a row that is done in parts, at least
+    TENSOR__ROW_PART = 1024, TENSOR__ROW_LONG = 8192,
+    TENSOR__SLOW_PART = 512, TENSOR__SLOW_LONG = 1024           // the same of plain loops
 };
 
 typedef struct tensor__rowcall_t {
@@ -22192,7 +22299,7 @@ typedef struct tensor__rowcall_t {
     const tensor__isa_t *isa;
     int compute_class, fast;
     tensor__along_t *along;             // of `row`, which is done in parts; NULL: tasks have whole rows
-    int64_t row, parts;
+    int64_t row, parts, part;           // part: elements of one
 } tensor__rowcall_t;
 
 // Which passes go over which elements of a row of n: those from `from` to `to` - 1.
@@ -22505,8 +22612,8 @@ TENSOR__INLINE tensor__rowpart_t tensor__row_part(const tensor__rowcall_t *r, in
     p.loads = p.pass < 0;
     p.stores = p.pass == passes;
     p.span.passes = p.loads || p.stores ? 0 : 1 << p.pass;
-    p.span.from = task % r->parts * TENSOR__ROW_PART;
-    p.span.to = tensor__least(p.span.from + TENSOR__ROW_PART, r->n);
+    p.span.from = task % r->parts * r->part;
+    p.span.to = tensor__least(p.span.from + r->part, r->n);
     return p;
 }
 
@@ -22639,14 +22746,16 @@ TENSOR__FN int tensor__cpu_rows(tensor_call_t *c, tensor__task_fn each) {
     if (r.rows == 0) { return 0; }
     r.per = r.n ? (TENSOR__GRAIN / 4 + r.n - 1) / r.n : r.rows;
     r.along = NULL;
-    if (!c->thread->time_slice || r.n <= TENSOR__ROW_LONG) {
+    int fast = r.fast && tensor__row_is_fast(c->row->id);
+    r.part = fast ? TENSOR__ROW_PART : TENSOR__SLOW_PART;
+    if (c->thread->time_slice && !fast) { r.per = 1 + r.per / 8; }
+    if (!c->thread->time_slice || r.n <= (fast ? TENSOR__ROW_LONG : TENSOR__SLOW_LONG)) {
         tensor__parallel((r.rows + r.per - 1) / r.per, each, &r);
         return 0;
     }
-    int fast = r.fast && tensor__row_is_fast(c->row->id);
     int64_t stages = tensor__row_passes(c->row->id, fast) + (fast ? 0 : 2);
     r.along = (tensor__along_t *)c->thread->time_slice->kept;
-    r.parts = (r.n + TENSOR__ROW_PART - 1) / TENSOR__ROW_PART;
+    r.parts = (r.n + r.part - 1) / r.part;
     for (r.row = -1; tensor__next_stage(&r.row) && r.row < r.rows;) {
         tensor__in_order(c->thread, stages * r.parts, each, &r);
     }
@@ -23444,6 +23553,7 @@ TENSOR__END
 // ------------------------------------------------------------------------------
 
 typedef struct tensor__matmul_t { tensor__gemm_t g; uint64_t offset_bytes; } tensor__matmul_t;
+enum { TENSOR__BATCH_PART = 1024 };     // items whose places a task finds
 
 TENSOR__FN int64_t tensor__batch_of(const tensor_arg_t *y) {
     int64_t n = 1;
@@ -23483,33 +23593,49 @@ TENSOR__FN uint64_t tensor__scratch_matmul(const tensor_call_t *c) {
     return m.offset_bytes + tensor__product_scratch(&m.g, c->arg[0].dtype);
 }
 
+// Where the matrices of a batch are.
+typedef struct tensor__batch_t {
+    const tensor_arg_t *a, *b, *y;
+    int64_t *off, n, size;              // size: elements of a result
+} tensor__batch_t;
+
+TENSOR__FN void tensor__batch_task(void *arg, int64_t task, int worker) {
+    const tensor__batch_t *v = (const tensor__batch_t *)arg;
+    const tensor_arg_t *a = v->a, *b = v->b, *y = v->y;
+    int64_t end = tensor__least((task + 1) * TENSOR__BATCH_PART, v->n);
+    (void)worker;
+    for (int64_t i = task * TENSOR__BATCH_PART; i < end; i++) {
+        int64_t rest = i, oa = 0, ob = 0;
+        for (int d = y->ndim - 3; d >= 0; d--) {
+            int64_t at = rest % y->dims[d];
+            int da = d - (y->ndim - a->ndim), db = d - (y->ndim - b->ndim);
+            rest /= y->dims[d];
+            if (da >= 0 && a->dims[da] != 1) { oa += at * a->strides[da]; }
+            if (db >= 0 && b->dims[db] != 1) { ob += at * b->strides[db]; }
+        }
+        v->off[i] = oa;
+        v->off[v->n + i] = ob;
+        v->off[2 * v->n + i] = i * v->size;
+    }
+}
+
 TENSOR__FN int tensor__cpu_matmul(tensor_call_t *c) {
     tensor__matrices_t s;
     tensor__matmul_t m;
     if (!c->arg[c->nin].numel) { return 0; }
-    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m), *a = &arg[0], *b = &arg[1], *y = &arg[2];
+    const tensor_arg_t *arg = tensor__matmul_describe(c, &s, &m);
     if (m.offset_bytes) {
         int64_t *off = (int64_t *)c->scratch, n = m.g.batch;
-        for (int64_t i = 0; i < n; i++) {
-            int64_t rest = i, oa = 0, ob = 0;
-            for (int d = y->ndim - 3; d >= 0; d--) {
-                int64_t at = rest % y->dims[d];
-                int da = d - (y->ndim - a->ndim), db = d - (y->ndim - b->ndim);
-                rest /= y->dims[d];
-                if (da >= 0 && a->dims[da] != 1) { oa += at * a->strides[da]; }
-                if (db >= 0 && b->dims[db] != 1) { ob += at * b->strides[db]; }
-            }
-            off[i] = oa;
-            off[n + i] = ob;
-            off[2 * n + i] = i * m.g.m * m.g.n;
-        }
+        int64_t tasks = (n + TENSOR__BATCH_PART - 1) / TENSOR__BATCH_PART;
+        tensor__batch_t v = {&arg[0], &arg[1], &arg[2], off, n, m.g.m * m.g.n};
+        tensor__in_order(c->thread, tasks, tensor__batch_task, &v);
         m.g.aoff = off;
         m.g.boff = off + n;
         m.g.coff = off + 2 * n;
     }
 
     m.g.scratch = c->scratch ? (char *)c->scratch + m.offset_bytes : NULL;
-    tensor__gemm(&m.g, a->dtype);
+    tensor__gemm(&m.g, arg[0].dtype);
     return 0;
 }
 
@@ -24197,30 +24323,33 @@ TENSOR__FN tensor_t *tensor__roll3(tensor_t *x, int d, int k) {
 
 TENSOR__END
 
-// TRIL, TRIU; x contiguous.
-TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+// TRIL, TRIU: elements of some lines, x contiguous.
+TENSOR__FN void tensor__tri_task(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
     const tensor_arg_t *x = &c->arg[0];
-    tensor_arg_t *y = &c->arg[1];
-    int size = tensor__sizes[x->dtype], lower = c->row->id == TENSOR_OP_TRIL;
-    int64_t rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x), k = c->p->tri.diagonal;
-    int64_t lines = cols ? x->numel / cols : 0;
-    for (int64_t r = 0; r < lines; r++) {
-        int64_t edge = r % rows + k + (lower ? 1 : 0);      // columns before it are kept (lower) or zeroed
-        if (edge < 0) {
-            edge = 0;
-        } else if (edge > cols) {
-            edge = cols;
-        }
-        char *to = (char *)y->data + r * cols * size;
-        const char *from = (const char *)x->data + r * cols * size;
+    int64_t size = tensor__sizes[x->dtype], rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x);
+    int64_t i = task * TENSOR__GRAIN, end = tensor__least(i + TENSOR__GRAIN, x->numel), next;
+    int lower = c->row->id == TENSOR_OP_TRIL;
+    (void)worker;
+    for (; i < end; i = next) {
+        int64_t line = i / cols, from = i - line * cols;
+        int64_t edge = line % rows + c->p->tri.diagonal + (lower ? 1 : 0);  // of the kept and the zeroed
+        next = tensor__least(end, i + cols - from);
+        int64_t before = edge > from ? tensor__least(edge - from, next - i) : 0, after = next - i - before;
+        char *to = (char *)c->arg[1].data + i * size;
+        const char *at = (const char *)x->data + i * size;
         if (lower) {
-            memcpy(to, from, (size_t)(edge * size));
-            memset(to + edge * size, 0, (size_t)((cols - edge) * size));
+            memcpy(to, at, (size_t)(before * size));
+            memset(to + before * size, 0, (size_t)(after * size));
         } else {
-            memset(to, 0, (size_t)(edge * size));
-            memcpy(to + edge * size, from + edge * size, (size_t)((cols - edge) * size));
+            memset(to, 0, (size_t)(before * size));
+            memcpy(to + before * size, at + before * size, (size_t)(after * size));
         }
     }
+}
+
+TENSOR__FN int tensor__cpu_tri(tensor_call_t *c) {
+    tensor__parallel(tensor__grains(c->arg[0].numel), tensor__tri_task, c);
     return 0;
 }
 
@@ -24287,6 +24416,7 @@ typedef struct tensor__la_t {
     int64_t m, n, k, items, per, room;  // matrices m x n, k the smaller; items per task, doubles per worker
     int64_t *info;                      // the error of an item, 0 = none
     double *work;
+    int code;                           // of the first error
 } tensor__la_t;
 
 TENSOR__END
@@ -24443,8 +24573,8 @@ typedef struct tensor__la_item_t {
 } tensor__la_item_t;
 
 enum {
-    TENSOR__LA_PART = 1 << 15,          // multiply-adds of a task in a time slice, about
-    TENSOR__LA_LARGE = 1 << 18          // elements times the smaller side of a matrix in time slices
+    TENSOR__LA_PART = 1 << 14,          // multiply-adds of a task in a time slice, about
+    TENSOR__LA_LARGE = 1 << 15          // elements times the smaller side of a matrix in time slices
 };
 
 TENSOR__INLINE tensor__la_part_t tensor__la_part(const tensor__la_item_t *q, int64_t task) {
@@ -25180,9 +25310,15 @@ TENSOR__FN void tensor__la_task(void *arg, int64_t task, int worker) {
     for (int64_t i = task * l->per; i < end; i++) { tensor__la_item(l, i, l->work + worker * l->room); }
 }
 
+// Whether an item takes some times as long as a factorisation by one pass.
+TENSOR__FN int tensor__la_iterates(const tensor_call_t *c) {
+    return c->row->id == TENSOR_OP_LINALG_EIGH || c->row->id == TENSOR_OP_LINALG_SVD;
+}
+
 // Whether the items come one after the other, each as tasks: those of a batch would be long.
 TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
-    return l->c->thread->time_slice && (double)l->m * (double)l->n * (double)l->k > (double)TENSOR__LA_LARGE;
+    double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
+    return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
 }
 
 // No item has failed yet, and no singular value is known: a call that is done in time slices looks at both
@@ -25207,7 +25343,8 @@ TENSOR__FN uint64_t tensor__la_describe(const tensor_call_t *c, tensor__la_t *l)
     uint64_t room = 8 * ((uint64_t)l->m + (uint64_t)l->n + 8) + (swaps ? 0 : (uint64_t)l->k * (uint64_t)l->k);
     for (int i = 0; i < c->nin + c->nout && !swaps; i++) { room += (uint64_t)(c->arg[i].numel / l->items); }
     l->room = (int64_t)room;
-    l->per = 1 + 4096 / ((int64_t)room + 1);
+    l->per = 1 + (c->thread->time_slice ? 1024 : 4096) / ((int64_t)room + 1);
+    if (c->thread->time_slice && tensor__la_iterates(c)) { l->per = 1; }
     uint64_t bytes;
     return tensor__mul_u64(room * 8, (uint64_t)tensor__thread_count(), &bytes) ?
         bytes + (uint64_t)l->items * 8 : UINT64_MAX;
@@ -25218,11 +25355,46 @@ TENSOR__FN uint64_t tensor__scratch_linalg(const tensor_call_t *c) {
     return tensor__la_describe(c, &l);
 }
 
+// Raises the error of an item. -> its code
+TENSOR__FN int tensor__la_refuse(const tensor_call_t *c, int64_t i, int64_t bad, int64_t rows) {
+    const tensor_arg_t *x = &c->arg[0];
+    const char *op = c->row->name;
+    switch (c->row->id) {
+    case TENSOR_OP_LINALG_CHOLESKY:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of x %n is not positive definite: its "
+                     "leading minor of order %d is not positive", op, i, x->dims, (int)x->ndim, bad);
+        break;
+    case TENSOR_OP_LINALG_SOLVE:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of a %n is singular: pivot %d is 0", op, i,
+                     x->dims, (int)x->ndim, bad);
+        break;
+    case TENSOR_OP_LINALG_SWAPS:
+        tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: pivot %d of matrix %d is outside 1..%d", op, bad - 1,
+                     i, rows);
+        return TENSOR_ERR_INDEX;
+    default:
+        tensor__fail(c->thread, TENSOR_ERR_LINALG, bad == 1 ? "%s: matrix %d of x %n has inf or NaN" :
+                     "%s: no convergence for matrix %d of x %n", op, i, x->dims, (int)x->ndim);
+        break;
+    }
+    return TENSOR_ERR_LINALG;
+}
+
+// Looks for the first of some items that has failed.
+TENSOR__FN void tensor__la_look(void *arg, int64_t task, int worker) {
+    tensor__la_t *l = (tensor__la_t *)arg;
+    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, l->items);
+    (void)worker;
+    for (int64_t i = task * TENSOR__GRAIN; i < end && !l->code; i++) {
+        if (l->info[i]) { l->code = tensor__la_refuse(l->c, i, l->info[i], l->m); }
+    }
+}
+
 TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
     tensor__la_t l;
-    const tensor_arg_t *x = &c->arg[0];
     if (!tensor__la_describe(c, &l)) { return 0; }
     l.c = c;
+    l.code = 0;
     l.info = (int64_t *)c->scratch;
     l.work = (double *)c->scratch + l.items;
     if (tensor__la_apart(&l)) {
@@ -25234,32 +25406,8 @@ TENSOR__FN int tensor__cpu_linalg(tensor_call_t *c) {
         tensor__parallel(1, tensor__la_clear, &l);
         tensor__parallel((l.items + l.per - 1) / l.per, tensor__la_task, &l);
     }
-
-    for (int64_t i = 0; i < l.items; i++) {
-        const char *op = c->row->name;
-        int64_t bad = l.info[i];
-        if (!bad) { continue; }
-        switch (c->row->id) {
-        case TENSOR_OP_LINALG_CHOLESKY:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of x %n is not positive definite: its "
-                         "leading minor of order %d is not positive", op, i, x->dims, (int)x->ndim, bad);
-            break;
-        case TENSOR_OP_LINALG_SOLVE:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, "%s: matrix %d of a %n is singular: pivot %d is 0", op,
-                         i, x->dims, (int)x->ndim, bad);
-            break;
-        case TENSOR_OP_LINALG_SWAPS:
-            tensor__fail(c->thread, TENSOR_ERR_INDEX, "%s: pivot %d of matrix %d is outside 1..%d", op,
-                         bad - 1, i, l.m);
-            return TENSOR_ERR_INDEX;
-        default:
-            tensor__fail(c->thread, TENSOR_ERR_LINALG, bad == 1 ? "%s: matrix %d of x %n has inf or NaN" :
-                         "%s: no convergence for matrix %d of x %n", op, i, x->dims, (int)x->ndim);
-            break;
-        }
-        return TENSOR_ERR_LINALG;
-    }
-    return 0;
+    tensor__in_order(c->thread, tensor__grains(l.items), tensor__la_look, &l);
+    return l.code;
 }
 
 // ------------------------------------------------------------------------------
@@ -26535,9 +26683,6 @@ typedef struct tensor__indexed_t {
     int code;
 } tensor__indexed_t;
 
-// Tasks for n elements.
-TENSOR__FN int64_t tensor__grains(int64_t n) { return (n + TENSOR__GRAIN - 1) / TENSOR__GRAIN; }
-
 TENSOR__FN int64_t tensor__index_value(const tensor_arg_t *index, int64_t i) {
     int64_t k;
     const char *at = (const char *)index->data + i * tensor__sizes[index->dtype];
@@ -26672,8 +26817,8 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
         tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_start, &v);
     }
     int64_t rows = v.outer * index->numel;
-    // Each element may be far away: tasks of a time slice have fewer.
-    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 8 : TENSOR__GRAIN;
+    // Each element may be far away, and its page too: tasks of a time slice have few.
+    int64_t grain = c->thread->time_slice ? TENSOR__GRAIN / 256 : TENSOR__GRAIN;
     v.per = 1 + grain / (v.inner + 1);
     v.piece = c->thread->time_slice && v.inner > TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v.inner;
     v.pieces = v.inner > v.piece ? (v.inner + v.piece - 1) / v.piece : 1;
@@ -26688,12 +26833,14 @@ TENSOR__FN int tensor__cpu_index(tensor_call_t *c) {
                               index->dims[v.d], v.inner, y->numel, v.size, index->dtype == TENSOR_I64, grain};
         tensor__parallel((y->numel + grain - 1) / grain, tensor__gather_task, &g);
     } else {
-        v.per = TENSOR__GRAIN / 8;
+        v.per = grain;
         tensor__in_order(c->thread, (index->numel + v.per - 1) / v.per, tensor__index_elements, &v);
     }
     if (v.wide) { tensor__in_order(c->thread, tensor__grains(x->numel), tensor__index_end, &v); }
     return 0;
 }
+
+enum { TENSOR__PLACES_PART = 2048 };    // elements of a task
 
 typedef struct tensor__places_t {
     const tensor_call_t *c;
@@ -26726,8 +26873,8 @@ TENSOR__FN int tensor__some_places(const tensor__places_t *v, int64_t first, int
 
 TENSOR__FN void tensor__places_task(void *arg, int64_t task, int worker) {
     tensor__places_t *v = (tensor__places_t *)arg;
-    int64_t first = task * TENSOR__GRAIN, all = v->c->arg[v->c->nin].numel;
-    int64_t n = tensor__least(all - first, TENSOR__GRAIN);
+    int64_t first = task * TENSOR__PLACES_PART, all = v->c->arg[v->c->nin].numel;
+    int64_t n = tensor__least(all - first, TENSOR__PLACES_PART);
     (void)worker;
     if (!v->code) { v->code = tensor__some_places(v, first, first + n); }
 }
@@ -26738,7 +26885,8 @@ TENSOR__FN int tensor__cpu_places(tensor_call_t *c) {
     v.c = c;
     v.code = 0;
     tensor__iter_init(&v.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, TENSOR__C_I64);
-    tensor__in_order(c->thread, tensor__grains(y->numel), tensor__places_task, &v);
+    int64_t tasks = (y->numel + TENSOR__PLACES_PART - 1) / TENSOR__PLACES_PART;
+    tensor__in_order(c->thread, tasks, tensor__places_task, &v);
     return v.code;
 }
 
@@ -28758,7 +28906,7 @@ TENSOR__FN int tensor__cpu_order(tensor_call_t *c) {
     r.rows = x->numel / r.n;
     r.compute_class = tensor__class(x->dtype);
     r.per = (TENSOR__GRAIN / 16 + r.n - 1) / r.n;
-    if (r.rows == 1 || (c->thread->time_slice && r.n > 4 * TENSOR__SORT_PART)) {
+    if (r.rows == 1 || (c->thread->time_slice && r.n > TENSOR__SORT_PART)) {
         for (int64_t i = -1; tensor__next_stage(&i) && i < r.rows;) { tensor__order_task(&r, i, 0); }
     } else {
         tensor__parallel((r.rows + r.per - 1) / r.per, tensor__order_task, &r);
@@ -29008,7 +29156,10 @@ TENSOR__X(unique, 1) TENSOR__X(unique_consecutive, 0)
 #undef TENSOR__X
 
 // SEARCHSORTED: sorted rows, values. As PyTorch: NaN is last, and NaN in sorted is never below.
-typedef struct tensor__search_t { const tensor_call_t *c; int64_t n, per_row; } tensor__search_t;
+typedef struct tensor__search_t {
+    const tensor_call_t *c;
+    int64_t n, per_row, per;            // per: values of a task; those of long rows are far away
+} tensor__search_t;
 
 TENSOR__END
 
@@ -29018,7 +29169,7 @@ TENSOR__FN void tensor__search_task(void *arg, int64_t task, int worker) {
     int whole = !tensor__is_float(s->dtype), right = r->c->p->searchsorted.right != 0;
     int size = tensor__sizes[s->dtype];
     int class_of = whole ? TENSOR__C_I64 : TENSOR__C_F64;
-    int64_t first = task * TENSOR__LEAF, m = tensor__least(v->numel - first, TENSOR__LEAF);
+    int64_t first = task * r->per, m = tensor__least(v->numel - first, r->per);
     (void)worker;
     for (int64_t k = first; k < first + m; k++) {
         const char *row = (const char *)s->data + (s->ndim == 1 ? 0 : k / r->per_row * r->n) * size;
@@ -29060,7 +29211,8 @@ TENSOR__FN int tensor__cpu_searchsorted(tensor_call_t *c) {
     r.c = c;
     r.n = TENSOR__WIDE(s);
     r.per_row = v->ndim ? TENSOR__WIDE(v) : 1;
-    tensor__parallel((v->numel + TENSOR__LEAF - 1) / TENSOR__LEAF, tensor__search_task, &r);
+    r.per = r.n > TENSOR__GRAIN ? TENSOR__LEAF / 32 : TENSOR__LEAF / 4;
+    tensor__parallel((v->numel + r.per - 1) / r.per, tensor__search_task, &r);
     return 0;
 }
 
@@ -29392,9 +29544,9 @@ TENSOR__INLINE void tensor__random_task(const int id, void *arg, int64_t task, i
     tensor__random_t *r = (tensor__random_t *)arg;
     tensor_call_t *c = r->c;
     (void)worker;
-    int64_t end = tensor__least((task + 1) * TENSOR__GRAIN, r->n);
+    int64_t end = tensor__least((task + 1) * r->it.grain, r->n);
     int64_t step = r->direct ? r->n : (int64_t)TENSOR__BLOCK;
-    for (int64_t i = task * TENSOR__GRAIN; i < end; i += step) {
+    for (int64_t i = task * r->it.grain; i < end; i += step) {
         int64_t m = tensor__least(end - i, step);
         double block[TENSOR__BLOCK];
         if (r->it.compute_class == TENSOR__C_F32 && (id == TENSOR_OP_RAND || id == TENSOR_OP_RANDN)) {
@@ -29427,7 +29579,8 @@ TENSOR__FN int tensor__cpu_random(tensor_call_t *c, tensor__task_fn each) {
     }
     tensor__iter_init(&r.it, c->arg, c->nin, 1, y->dims, y->ndim, y->numel, compute_class);
     r.direct = r.it.compute_class == TENSOR__C_F32 && y->dtype == TENSOR_F32 && y->contiguous;
-    tensor__parallel((r.n + TENSOR__GRAIN - 1) / TENSOR__GRAIN, each, &r);
+    if (compute_class != TENSOR__C_F32) { r.it.grain = TENSOR__GRAIN / (c->thread->time_slice ? 16 : 4); }
+    tensor__parallel((r.n + r.it.grain - 1) / r.it.grain, each, &r);
     return 0;
 }
 
@@ -29436,65 +29589,140 @@ TENSOR__X(RAND, rand) TENSOR__X(RANDN, randn) TENSOR__X(RANDINT, randint) TENSOR
 TENSOR__X(POISSON, poisson)
 #undef TENSOR__X
 
-// Whether n indices can be drawn from each row of k weights. -> code
-TENSOR__FN int tensor__check_weights(const double *at, int64_t rows, int64_t k, int64_t n, int again) {
-    for (int64_t r = 0; r < rows; r++) {
-        double sum = 0;
-        int64_t positive = 0;
-        for (int64_t i = 0; i < k; i++) {
-            double v = at[r * k + i];
-            TENSOR__REFUSE_CODE(!(v >= 0) || v > 1.7976931348623157e308, INDEX,
-                                "multinomial: weight %g at row %d, place %d must be finite and >= 0", v, r,
-                                i);
-            sum += v;
-            positive += v > 0;
-        }
-        TENSOR__REFUSE_CODE(!(sum > 0), INDEX, "multinomial: row %d has no weight above 0", r);
-        TENSOR__REFUSE_CODE(!again && positive < n, INDEX,
+// What the tasks of MULTINOMIAL have found so far.
+typedef struct tensor__draw_t {
+    int64_t row, number, place, pick;   // of the row's numbers; of its weights
+    int64_t positive;                   // weights above 0, of a row that is checked
+    double sum, total, x;               // total: of the row's weights; x: where their running sum is to end
+    int searches, over;                 // searches: the total is known
+} tensor__draw_t;
+
+typedef struct tensor__draws_t {
+    const tensor_call_t *c;
+    double *weight;
+    int64_t rows, k, n;
+    int again, code;
+    tensor__draw_t *so_far;
+} tensor__draws_t;
+
+// Whether n indices can be drawn from the rows of k weights that some of all weights end. -> code
+TENSOR__FN int tensor__check_weights(const tensor__draws_t *v, int64_t first, int64_t end) {
+    tensor__draw_t *t = v->so_far;
+    for (int64_t i = first; i < end; i++) {
+        double w = v->weight[i];
+        TENSOR__REFUSE_CODE(!(w >= 0) || w > 1.7976931348623157e308, INDEX,
+                            "multinomial: weight %g at row %d, place %d must be finite and >= 0", w, t->row,
+                            t->place);
+        t->sum += w;
+        t->positive += w > 0;
+        if (++t->place < v->k) { continue; }
+        TENSOR__REFUSE_CODE(!(t->sum > 0), INDEX, "multinomial: row %d has no weight above 0", t->row);
+        TENSOR__REFUSE_CODE(!v->again && t->positive < v->n, INDEX,
                             "multinomial: row %d has %d weights above 0, %d are to be drawn without "
-                            "replacement", r, positive, n);
+                            "replacement", t->row, t->positive, v->n);
+        t->place = t->positive = 0;
+        t->sum = 0;
+        t->row++;
     }
     return 0;
 }
 
-// The place where the running sum of the weights passes x.
-TENSOR__FN int64_t tensor__weighted_place(const double *weight, int64_t k, double x) {
-    double sum = 0;
-    int64_t pick = -1;
-    for (int64_t i = 0; i < k; i++) {
-        if (weight[i] <= 0) { continue; }
-        sum += weight[i];
+TENSOR__FN void tensor__weights_task(void *arg, int64_t task, int worker) {
+    tensor__draws_t *v = (tensor__draws_t *)arg;
+    int64_t all = v->rows * v->k, end = tensor__least((task + 1) * TENSOR__GRAIN, all);
+    (void)worker;
+    if (task == 0) { memset(v->so_far, 0, sizeof *v->so_far); }
+    if (!v->code) { v->code = tensor__check_weights(v, task * TENSOR__GRAIN, end); }
+    if (end < all) { return; }
+    memset(v->so_far, 0, sizeof *v->so_far);
+    v->so_far->over = v->n == 0;
+}
+
+// The next of the row's numbers is asked for, or that of the next row.
+TENSOR__FN void tensor__drawn_one(const tensor__draws_t *v, tensor__draw_t *t) {
+    ((int64_t *)v->c->arg[1].data)[t->row * v->n + t->number] = t->pick;
+    if (!v->again) { v->weight[t->row * v->k + t->pick] = 0; }
+    t->place = 0;
+    t->searches = v->again;
+    t->sum = 0;
+    if (++t->number == v->n) {
+        t->number = t->searches = 0;
+        t->row++;
+        t->over = t->row == v->rows;
+    }
+}
+
+// Adds up weights place .. end - 1 of the row for the total; with the last of them, x is drawn.
+TENSOR__FN void tensor__draw_total(const tensor__draws_t *v, tensor__draw_t *t, const double *w,
+                                   int64_t end) {
+    double sum = t->place ? t->total : 0;
+    for (int64_t i = t->place; i < end; i++) { sum += w[i]; }
+    t->total = sum;
+    t->place = end;
+    if (end < v->k) { return; }
+    t->place = 0;
+    t->searches = 1;
+}
+
+// Looks among weights place .. end - 1 of the row for the place where the running sum passes x.
+TENSOR__FN void tensor__draw_search(const tensor__draws_t *v, tensor__draw_t *t, const double *w,
+                                    int64_t end) {
+    if (t->place == 0) {
+        uint32_t u[4];
+        uint64_t e = (uint64_t)(t->row * v->n + t->number);
+        tensor__philox(v->c->rng.seed, v->c->rng.offset, e >> 1, u);
+        t->x = tensor__unit(tensor__word64(u, e & 1)) * t->total;
+        t->pick = -1;
+    }
+    double sum = t->sum, x = t->x;
+    int64_t pick = t->pick, i = t->place;
+    for (; i < end; i++) {
+        if (w[i] <= 0) { continue; }
+        sum += w[i];
         pick = i;
         if (x < sum) { break; }
     }
-    return pick;
+    t->sum = sum;
+    t->pick = pick;
+    t->place = end;
+    if (i < end || end == v->k) { tensor__drawn_one(v, t); }
+}
+
+// Goes over so many weights, of one number or of several.
+TENSOR__FN void tensor__draw_task(void *arg, int64_t task, int worker) {
+    const tensor__draws_t *v = (const tensor__draws_t *)arg;
+    tensor__draw_t *t = v->so_far;
+    (void)task, (void)worker;
+    for (int64_t left = TENSOR__GRAIN; left > 0 && !t->over;) {
+        const double *w = v->weight + t->row * v->k;
+        int64_t end = tensor__least(t->place + left, v->k);
+        left -= end - t->place + 16;    // a random number takes about as long as so many weights
+        if (t->searches) {
+            tensor__draw_search(v, t, w, end);
+        } else {
+            tensor__draw_total(v, t, w, end);
+        }
+    }
 }
 
 // MULTINOMIAL: rows of weights (double, contiguous) to num_samples indices each, by inverse of the running
 // sum. Without replacement the weights are a private copy.
 TENSOR__FN int tensor__cpu_multinomial(tensor_call_t *c) {
     const tensor_arg_t *w = &c->arg[0];
-    int64_t k = TENSOR__WIDE(w), n = c->p->random.num_samples, rows = k ? w->numel / k : 0;
-    double *at = (double *)w->data;
-    int again = c->p->random.replacement != 0;
-    int code = tensor__check_weights(at, rows, k, n, again);
-    if (code) { return code; }
-    for (int64_t r = 0; r < rows; r++) {
-        double total = 0;
-        for (int64_t j = 0; j < n; j++) {
-            uint32_t u[4];
-            uint64_t e = (uint64_t)(r * n + j);
-            if (j == 0 || !again) {
-                total = 0;
-                for (int64_t i = 0; i < k; i++) { total += at[r * k + i]; }
-            }
-            tensor__philox(c->rng.seed, c->rng.offset, e >> 1, u);
-            double x = tensor__unit(tensor__word64(u, e & 1)) * total;
-            int64_t pick = tensor__weighted_place(at + r * k, k, x);
-            ((int64_t *)c->arg[1].data)[r * n + j] = pick;
-            if (!again) { at[r * k + pick] = 0; }
-        }
-    }
+    tensor__draw_t here;
+    tensor__draws_t v;
+    if (!w->numel) { return 0; }
+    v.c = c;
+    v.weight = (double *)w->data;
+    v.k = TENSOR__WIDE(w);
+    v.n = c->p->random.num_samples;
+    v.rows = w->numel / v.k;
+    v.again = c->p->random.replacement != 0;
+    v.code = 0;
+    v.so_far = c->thread->time_slice ? (tensor__draw_t *)c->thread->time_slice->kept : &here;
+    tensor__in_order(c->thread, tensor__grains(w->numel), tensor__weights_task, &v);
+    if (v.code) { return v.code; }
+    tensor__until(c->thread, &v.so_far->over, tensor__draw_task, &v);
     return 0;
 }
 
@@ -29656,17 +29884,34 @@ TENSOR__FRONT(poisson, (tensor_t *rates), tensor__draw_by(TENSOR__ROW(POISSON), 
 
 TENSOR__COLD
 
-// Fisher-Yates on one stream.
-TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
-    int64_t *to = (int64_t *)c->arg[0].data, n = c->arg[0].numel;
-    for (int64_t i = 0; i < n; i++) { to[i] = i; }
-    for (int64_t i = n - 1; i > 0; i--) {
+enum { TENSOR__SHUFFLE_PART = 256 };    // elements of a task: each is far away
+
+TENSOR__FN void tensor__count_task(void *arg, int64_t task, int worker) {
+    const tensor_arg_t *y = &((const tensor_call_t *)arg)->arg[0];
+    int64_t *to = (int64_t *)y->data, end = tensor__least((task + 1) * TENSOR__GRAIN, y->numel);
+    (void)worker;
+    for (int64_t i = task * TENSOR__GRAIN; i < end; i++) { to[i] = i; }
+}
+
+TENSOR__FN void tensor__shuffle_task(void *arg, int64_t task, int worker) {
+    const tensor_call_t *c = (const tensor_call_t *)arg;
+    int64_t *to = (int64_t *)c->arg[0].data, first = c->arg[0].numel - 1 - task * TENSOR__SHUFFLE_PART;
+    int64_t end = first > TENSOR__SHUFFLE_PART ? first - TENSOR__SHUFFLE_PART : 0;
+    (void)worker;
+    for (int64_t i = first; i > end; i--) {
         uint32_t w[4];
         tensor__philox(c->rng.seed, c->rng.offset, (uint64_t)i, w);
         int64_t k = (int64_t)(tensor__word64(w, 0) % (uint64_t)(i + 1)), v = to[i];
         to[i] = to[k];
         to[k] = v;
     }
+}
+
+// Fisher-Yates on one stream.
+TENSOR__FN int tensor__cpu_randperm(tensor_call_t *c) {
+    int64_t n = c->arg[0].numel;
+    tensor__parallel(tensor__grains(n), tensor__count_task, c);
+    tensor__in_order(c->thread, n / TENSOR__SHUFFLE_PART + 1, tensor__shuffle_task, c);
     return 0;
 }
 
@@ -32924,7 +33169,7 @@ TENSOR__FN int64_t tensor__groups_over(const tensor__unit_t *s) {
     }
     const tensor_arg_t *x = &c->arg[0];
     int permutes = forward && c->row->id == TENSOR_OP_CLONE && x->numel > 1 && !tensor__is_flat(x, numel);
-    return numel < 2 || permutes || tensor__divides_whole(c) ? 0 : numel;
+    return numel < 2 || permutes || tensor__is_rare(c) || tensor__divides_whole(c) ? 0 : numel;
 }
 
 // Whether a call belongs to those of a group, if it may be in it: a reduction only where it reads what one of
@@ -33911,6 +34156,21 @@ TENSOR__FN void tensor__member_steps(const tensor__group_t *v, tensor__member_t 
     }
 }
 
+// Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
+TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+    int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
+    int doubles = 0;
+    for (int k = 0; k < v->n; k++) {
+        const tensor__iter_t *it = &v->member[k].it;
+        int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
+        work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        doubles |= slow;
+    }
+    if (!doubles) { least = TENSOR__GRAIN / 4; }
+    while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
+    return share;
+}
+
 // Plans the group of a unit for the kernels of now. -> bytes of room that a worker needs
 TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     tensor__group_t *v = s->group;
@@ -33932,7 +34192,9 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     v->block = TENSOR__GROUP_BLOCK;
     while (v->block > least && (uint64_t)v->block * r.end > TENSOR__GROUP_CACHE) { v->block /= 2; }
     if (v->numel < v->block) { v->block = (v->numel + 63) & ~(int64_t)63; }
-    v->share = v->numel > 2 * TENSOR__GRAIN ? (int64_t)TENSOR__GRAIN : v->numel;
+    v->share = tensor__group_share(v, least);
+    v->block = tensor__least(v->block, v->share);
+    if (v->numel <= 2 * v->share) { v->share = v->numel; }
     v->per = (v->chunk + v->share - 1) / v->share;
     int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
     v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
@@ -34630,7 +34892,6 @@ TENSOR__FN int tensor__may_pause(const tensor__unit_t *s) {
     case TENSOR_FAMILY_OPTIMIZER:
         return c->row->own || c->row->scratch;
     case TENSOR_FAMILY_POINTWISE:
-        return !tensor__divides_whole(c);
     case TENSOR_FAMILY_FILL:
     case TENSOR_FAMILY_POINTWISE_BACKWARD:
     case TENSOR_FAMILY_REDUCE:

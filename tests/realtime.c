@@ -1398,6 +1398,202 @@ static void steady(void) {
     nn_free(projected);
 }
 
+// ---- calls whose tasks are ranges: of elements, of lines, of what random numbers look at one after another
+
+static const one_t RANGES[] = {
+    {"multinomial", 45}, {"multinomial, each once", 45}, {"multinomial of many", 15}, {"randperm", 230},
+    {"randint", 55}, {"randn of f64", 55}, {"arange", 6}, {"nonzero_static", 60}, {"triu", 2},
+    {"tril of wide", 2}, {"digamma", 200}, {"floor_divide of integers", 30}, {"remainder of integers", 25},
+    {"matmul of f64", 50}, {"matmul of f64, transposed", 24}, {"matmul of f64, long", 4},
+    {"matmul of f64, many", 30}, {"matmul of many", 3}, {"inv of many", 500}, {"inv of 40", 200},
+    {"eigvalsh of many", 45}, {"eigvalsh of 30", 100}, {"searchsorted", 1800}, {"bucketize", 220},
+    {"gather", 900}, {"scatter_reduce", 900}, {"index", 25}, {"sort of rows", 200},
+    {"logcumsumexp of rows", 110}, {"softmax of f64 rows", 110}, {"flip", 6}, {"unfold_dim", 16},
+    {"rot90", 6}, {"lgamma", 225}, {"lgamma, summed", 50}, {"tanh of f64", 50}, {"pow", 12},
+};
+enum { RANGE_KINDS = sizeof RANGES / sizeof *RANGES, RANGE_GRADIENTS = 30 };    // and the first gradient
+
+static tensor_t *ranges_numbers(int kind, tensor_t *weight, tensor_t *x) {
+    switch (kind) {
+    case 0: return tensor_multinomial(weight, 30, .replacement = 1);
+    case 1: return tensor_multinomial(weight, 10);
+    case 2: return tensor_multinomial(tensor_reshape(weight, 3000, 20), 3);
+    case 3: return tensor_randperm(60000);
+    case 4: return tensor_randint(0, 1000, 60000);
+    case 5: return tensor_randn_of(TENSOR_F64, 60000);
+    case 6: return tensor_arange(0.5, 60000, 1, TENSOR_F32);
+    case 7: return tensor_nonzero_static(tensor_relu(x), 40000, -1);
+    case 8: return tensor_triu(tensor_reshape(x, 300, 200), -20);
+    default: return tensor_tril(tensor_reshape(x, 3, 20000), 12345);
+    }
+}
+
+static tensor_t *ranges_matrix(int kind, tensor_t *x, tensor_t *many) {
+    tensor_t *wide = tensor_to(x, TENSOR_F64), *a = tensor_reshape(wide, 200, 300), *b;
+    switch (kind) {
+    case 13: return tensor_matmul(tensor_reshape(wide, 300, 200), a);
+    case 14: return tensor_matmul(a, tensor_transpose(a, 0, 1));
+    case 15: return tensor_matmul(tensor_reshape(wide, 40, 1500), tensor_reshape(wide, 1500, 40));
+    case 16:
+        b = tensor_to(many, TENSOR_F64);
+        return tensor_matmul(b, tensor_transpose(b, 1, 2));
+    case 17: return tensor_matmul(many, tensor_transpose(many, 1, 2));
+    case 18: return tensor_linalg_inv(tensor_add(many, tensor_eye(4, 4)));
+    case 19: return tensor_linalg_inv(tensor_reshape(tensor_narrow(x, 0, 0, 16000), 10, 40, 40));
+    case 20: b = tensor_reshape(tensor_narrow(x, 0, 0, 5000), 50, 10, 10); break;
+    default: b = tensor_reshape(tensor_narrow(x, 0, 0, 1800), 2, 30, 30); break;
+    }
+    return tensor_linalg_eigvalsh(b, kind == 21);
+}
+
+static tensor_t *ranges_places(int kind, tensor_t *x, tensor_t *order) {
+    tensor_t *rows = tensor_reshape(x, 40, 1500);
+    switch (kind) {
+    case 22: return tensor_searchsorted(tensor_sort(x, 0, 0).values, tensor_neg(x));
+    case 23: return tensor_bucketize(x, tensor_arange(-3, 3, 0.25, TENSOR_F32), 1);
+    case 24: return tensor_gather(x, 0, order);
+    case 25: return tensor_scatter_reduce(x, 0, tensor_remainder_scalar(order, 1000), x, "amax", 1);
+    case 26:
+        return tensor_index(tensor_reshape(x, 300, 200), tensor_remainder_scalar(order, 300),
+                            tensor_neg(tensor_remainder_scalar(order, 200)));
+    case 27: return tensor_sort(tensor_reshape(x, 20, 3000), 1, 0).values;
+    case 28: return tensor_logcumsumexp(rows, 1);
+    default: return tensor_softmax(tensor_to(rows, TENSOR_F64), 1);
+    }
+}
+
+static tensor_t *ranges_function(int kind, tensor_t *x) {
+    switch (kind - RANGE_GRADIENTS) {
+    case 0: return tensor_flip(x, 0);
+    case 1: return tensor_flatten(tensor_unfold_dim(x, 0, 5, 3), 0, -1);
+    case 2: return tensor_flatten(tensor_rot90(tensor_reshape(x, 300, 200), 1, 0, 1), 0, -1);
+    case 3: return tensor_lgamma(x);
+    case 4: return tensor_sum_dim(tensor_lgamma(x), 0, 1);
+    case 5: return tensor_to(tensor_tanh(tensor_to(x, TENSOR_F64)), TENSOR_F32);
+    default: return tensor_pow(tensor_add_scalar(tensor_abs(x), 1), x);
+    }
+}
+
+static void ranges_step(ones_t *t, int kind) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_flatten(t->rows, 0, -1), *whole = tensor_to(t->x, TENSOR_I64);
+    tensor_t *many = tensor_reshape(x, 3750, 4, 4);
+    t->n = 1;
+    if (kind < 10) {
+        t->y[0] = ranges_numbers(kind, tensor_abs(t->rows), x);
+    } else if (kind == 10) {
+        t->y[0] = tensor_digamma(x);
+    } else if (kind == 11) {
+        t->y[0] = tensor_floor_divide(whole, tensor_add_scalar(tensor_abs(whole), 1));
+    } else if (kind == 12) {
+        t->y[0] = tensor_remainder_scalar(whole, 7);
+    } else if (kind < 22) {
+        t->y[0] = ranges_matrix(kind, x, many);
+    } else if (kind < RANGE_GRADIENTS) {
+        t->y[0] = ranges_places(kind, x, tensor_argsort(x, 0, 0));
+    } else {
+        tensor_t *w = tensor_requires_grad_(tensor_clone(x), 1), *y = ranges_function(kind, w), *loss;
+        loss = tensor_sum(tensor_mul(y, tensor_cos(tensor_detach(y))));
+        CHECK(tensor_autograd_grad(&loss, 1, NULL, &w, 1, &t->y[0], 0) == 0);
+    }
+    t->y[0] = tensor_keep(t->y[0]);
+    tensor_scope_end(scope);
+}
+
+// A slice of 1 us each. -> their number
+static int ranges_run(tensor_graph_t *g, const char *name) {
+    int slices = 1, r;
+    while ((r = tensor_graph_resume(g, slices % 3 ? 0 : 1)) == 0) {
+        if (++slices % 50) { continue; }
+        tensor_scope_t scope = tensor_scope_begin();                // what needs the thread's scratch
+        tensor_generator_t rng = tensor_get_generator();
+        tensor_linalg_inv(tensor_eye(10, 10));
+        tensor_multinomial(tensor_rand(1000), 3);
+        tensor_set_generator(rng);
+        tensor_scope_end(scope);
+    }
+    CHECK_MSG(r == 1, "%s: %s", name, tensor_error_text());
+    return slices;
+}
+
+static void ranges(void) {
+    ones_t t, want;
+    memset(&t, 0, sizeof t);
+    t.x = tensor_zeros(60000);
+    t.nan = tensor_zeros(60000);
+    t.rows = tensor_zeros(2, 30000);
+    t.square = tensor_zeros(150, 150);
+    t.two = tensor_zeros(2, 150, 150);
+    t.tall = tensor_zeros(180, 140);
+    t.b = tensor_zeros(150, 40);
+    for (int kind = 0; kind < RANGE_KINDS; kind++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            const char *name = RANGES[kind].name;
+            tensor_manual_seed(120 + kind);
+            ones_data(&t);
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            ranges_step(&t, kind);
+            tensor_graph_t *g = tensor_capture_end();
+            CHECK_MSG(g != NULL, "%s: %s", name, tensor_error_text());
+            ones_data(&t);
+            tensor_manual_seed(200 + kind);
+            int slices = ranges_run(g, name);
+            if (threads == 1) {
+                int calls = (int)units(g);
+                CHECK_MSG(slices > calls + RANGES[kind].parts, "%s: %d slices of %d calls", name, slices,
+                          calls);
+            }
+            want = t;
+            tensor_manual_seed(200 + kind);
+            ranges_step(&want, kind);
+            CHECK_MSG(test_same_bits(t.y[0], want.y[0]), "%s, %d threads: other elements", name, threads);
+            tensor_free(t.y[0]);
+            tensor_free(want.y[0]);
+            CHECK(tensor_graph_free(g) == 0);
+        }
+        tensor_set_num_threads(1);
+    }
+}
+
+// What a call refuses, in the last of its tasks: nothing is written, and the next slice begins anew.
+static void ranges_refused(void) {
+    tensor_t *x = tensor_full_of(TENSOR_I64, 100, 60000), *by = tensor_full_of(TENSOR_I64, 7, 60000);
+    tensor_t *weight = tensor_ones(1, 60000), *y;
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int kind = 0; kind < 2; kind++) {
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        if (kind) {
+            tensor_floor_divide_(x, by);
+            y = x;
+        } else {
+            y = tensor_keep(tensor_multinomial(weight, 3, .replacement = 1));
+        }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        tensor_fill_(kind ? x : y, 100);
+        tensor_fill_(tensor_narrow(by, 0, 59999, 1), 0);
+        tensor_fill_(tensor_narrow(weight, 1, 59999, 1), -1);
+        int slices = 1, r;
+        while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+        CHECK_MSG(r == -TENSOR_ERR_INDEX && slices > 2, "%d after %d slices", r, slices);
+        CHECK_ERROR(TENSOR_ERR_INDEX, kind ? "integer division by zero at element 59999 of b [60000]"
+                                           : "weight -1 at row 0, place 59999 must be finite and >= 0");
+        CHECK(tensor_item(tensor_max(y)) == 100 && tensor_item(tensor_min(y)) == 100);
+        tensor_fill_(by, 7);
+        tensor_fill_(weight, 1);
+        while ((r = tensor_graph_resume(g, 0)) == 0) { }
+        CHECK_MSG(r == 1, "%s", tensor_error_text());
+        CHECK(kind ? tensor_item(tensor_min(x)) == 14 : tensor_item(tensor_min(y)) >= 0);
+        CHECK(tensor_graph_free(g) == 0);
+        if (!kind) { tensor_free(y); }
+    }
+    tensor_scope_end(scope);
+}
+
 int main(void) {
     RUN(slices);
     RUN(parts_of_a_group);
@@ -1418,5 +1614,7 @@ int main(void) {
     RUN(without_memory);
     RUN(halves);
     RUN(other_blocks);
+    RUN(ranges);
+    RUN(ranges_refused);
     return test_report();
 }
