@@ -5066,9 +5066,13 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     }
 #endif
     place += b->r0 * g->out[2];
-    for (int64_t r = b->r0; r < b->r1; r++, q += g->out[2], place += g->out[2]) {
-        o[0] = r / g->out[1];
-        o[1] = r % g->out[1];
+    o[0] = b->r0 / g->out[1];
+    o[1] = b->r0 % g->out[1];
+    for (int64_t r = b->r0; r < b->r1; r++, o[1]++, q += g->out[2], place += g->out[2]) {
+        if (o[1] == g->out[1]) {        // a division costs as much as a short line
+            o[1] = 0;
+            o[0]++;
+        }
         o[2] = b->x0;
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
         for (; lanes && o[2] < b->x1; o[2] += V_N) {
@@ -10277,7 +10281,7 @@ typedef struct nn__pool_t {
     int64_t pieces, parts, lines, wide;     // in time slices: of a window, of a line, and the size of a piece
     int64_t planes, per, round;     // of a gradient of maxima: planes, those of a task, the piece of each
     nn__window_state_t *state;
-    void (*block)(const struct nn__pool_t *v, int64_t i, const nn__block_t *b);     // of plane i of the outputs
+    void (*block)(const struct nn__pool_t *v, int64_t i, const nn__block_t *b);     // of outputs of plane i
 } nn__pool_t;
 
 // Plane i of x, y and place.
