@@ -3845,11 +3845,13 @@ typedef struct nn__formula_t {
     X(dot, double, (const void *x, const void *y, int64_t n)) \
     X(lse, double, (const void *x, int64_t n)) \
     X(lse_piece, double, (nn__lse_t *t, int pass, const void *x, int64_t n)) \
-    X(col2im, void, (const void *columns, void *image, const nn__window_t *g, int64_t channels, const \
-           nn__block_t *b)) \
-    X(max_pool, void, (const void *x, void *y, int32_t *place, const nn__window_t *g)) \
+    X(col2im, void, (const void *columns, int64_t pitch, void *image, const nn__window_t *g, int64_t \
+           channels, int64_t tap, int64_t end, const nn__block_t *b)) \
+    X(max_pool, void, (const void *x, void *y, int32_t *place, const nn__window_t *g, const nn__block_t *b)) \
     X(max_unpool, void, (const void *grad, const int32_t *place, void *gx, int64_t n)) \
-    X(avg_pool, void, (void *x, void *y, const nn__window_t *g, int back)) \
+    X(avg_pool, void, (const void *x, void *y, const nn__window_t *g, const nn__block_t *b)) \
+    X(avg_unpool, void, (void *x, const void *y, const nn__window_t *g, const nn__block_t *b, const \
+           nn__block_t *into)) \
     X(layer_norm, void, (const void *x, const void *w, const void *b, void *y, void *mean, void *rstd, \
            int64_t rows, int64_t n, double eps, int rms)) \
     X(layer_norm_put, void, (const void *x, const void *w, const void *b, void *y, double mean, double rstd, \
@@ -3889,7 +3891,7 @@ typedef struct nn__formula_t {
            lines, int64_t pw, float *to, int64_t pitch)) \
     X(direct_weight, void, (int m, int taps, const int32_t *off, const float *grad, int64_t gs, int64_t \
            g_row, int64_t g_image, const float *image, int64_t x_row, int64_t x_image, int64_t images, \
-           int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts)) \
+           int64_t rows, int64_t width, int64_t sw, float *to, int64_t ts, float *kept, int ends)) \
     X(transpose, void, (int64_t rows, int64_t columns, const float *x, int64_t xs, float *y, int64_t ys)) \
     X(gather, void, (int rows, int two, int64_t n, const float *a, int64_t as, const int32_t *off, const \
            float *b, const float *start, float *c, int64_t cs)) \
@@ -4403,19 +4405,20 @@ NN__KERNEL double NN__K(lse_piece)(nn__lse_t *t, int pass, const void *x, int64_
 // >>windows, >>cudnn.
 // ------------------------------------------------------------------------------
 
-// Adds the columns of a block of output pixels to `channels` planes.
-NN__KERNEL void NN__K(col2im)(const void *columns, void *image, const nn__window_t *g, int64_t channels,
-                              const nn__block_t *b) {
+// Adds the columns of a block of output pixels, of the taps tap .. end - 1, to `channels` planes. pitch:
+// elements from one row of pixels to the next.
+NN__KERNEL void NN__K(col2im)(const void *columns, int64_t pitch, void *image, const nn__window_t *g,
+                              int64_t channels, int64_t tap, int64_t end, const nn__block_t *b) {
     const NN__R *q = (const NN__R *)columns;
-    int64_t lo, hi, taps = g->kernel[0] * g->kernel[1] * g->kernel[2];
+    int64_t lo, hi;
     for (int64_t c = 0; c < channels; c++) {
-        for (int64_t k = 0; k < taps; k++) {
+        for (int64_t k = tap; k < end; k++) {
             int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
             int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
             nn__window_range(g, kx, &lo, &hi);
             if (lo < b->x0) { lo = b->x0; }
             if (hi > b->x1) { hi = b->x1; }
-            for (int64_t r = b->r0; r < b->r1; r++, q += b->x1 - b->x0) {
+            for (int64_t r = b->r0; r < b->r1; r++, q += pitch) {
                 int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
                 int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
                 NN__R *p = (NN__R *)image + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] +
@@ -4587,7 +4590,7 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 
 // Sums over pixels for the weight gradient: s[i][k] += sum of g[i gs + p] x[p + off[k]] over images x rows x
 // width pixels. Tiles of 4 outputs and KT taps, or of 1 output and 9 taps, keep their sums in vectors until
-// the last image.
+// the last image. ends: 1 = the sums begin, 2 = they end; else they come from kept, and go there.
 #define NN__KT (TENSOR_NN__PASS == 3 || TENSOR_NN__PASS == 4 ? 5 : 2)   // 20 sums + 4 + 5 of 32 registers
 #define NN__DOT(i, k) if (k < NN__KT) s##i##k = V_FMA(g##i, x##k, s##i##k);
 #define NN__FOUR(X, k) X(0, k) X(1, k) X(2, k) X(3, k)
@@ -4602,14 +4605,19 @@ NN__KERNEL void NN__K(pad)(const float *x, int64_t h, int64_t w, int64_t uh, int
 #define NN__TAP(k) V_F s##k = V_ZERO(); int64_t o##k = off[k < taps ? k : 0];
 #define NN__MEET(k) s##k = V_FMA(u, V_SEL(r + V_N <= width ? all : keep, NN__AT(q + o##k), V_ZERO()), s##k);
 #define NN__KEEP(k) if (k < taps) to[k] += V_HSUM(s##k);
+#define NN__RESUME(k) s##k = V_LOAD(kept + k * V_N);
+#define NN__PAUSE(k) V_STORE(kept + k * V_N, s##k);
+#define NN__RESUME_DOT(i, k) if (k < NN__KT) s##i##k = V_LOAD(kept + (4 * k + i) * V_N);
+#define NN__PAUSE_DOT(i, k) if (k < NN__KT) V_STORE(kept + (4 * k + i) * V_N, s##i##k);
 
 TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *off, const float *grad,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width,
-                                         float *to) {
+                                     float *to, float *kept, int ends) {
     int64_t r, left = width % V_N;
     V_M all = V_EQ(V_ZERO(), V_ZERO()), keep = V_NE(NN__K(cut)(V_SET(1), left ? left : V_N), V_ZERO());
     NN__NINE(NN__TAP)
+    if (!(ends & 1)) { NN__NINE(NN__RESUME) }
     for (int64_t i = 0; i < images; i++) {
         for (int64_t k = 0; k < rows; k++) {
             const float *g = grad + i * g_image + k * g_row, *q = image + i * x_image + k * x_row;
@@ -4619,13 +4627,17 @@ TENSOR__INLINE void NN__K(nine_sums)(const int even, int taps, const int32_t *of
             }
         }
     }
-    NN__NINE(NN__KEEP)
+    if (ends & 2) {
+        NN__NINE(NN__KEEP)
+    } else {
+        NN__NINE(NN__PAUSE)
+    }
 }
 
 NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const float *grad, int64_t gs,
                                      int64_t g_row, int64_t g_image, const float *image, int64_t x_row,
                                      int64_t x_image, int64_t images, int64_t rows, int64_t width, int64_t sw,
-                                     float *to, int64_t ts) {
+                                     float *to, int64_t ts, float *kept, int ends) {
     int64_t g_1 = gs, r;
     int64_t g_2 = m > 2 ? 2 * gs : 0;
     int64_t g_3 = m > 3 ? 3 * gs : 0;
@@ -4637,7 +4649,8 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
     NN__FIVE(NN__SUM)
     if (m == 1) {
 #define NN__ONE(even) \
-    NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to)
+    NN__K(nine_sums)(even, taps, off, grad, g_row, g_image, image, x_row, x_image, images, rows, width, to,  \
+                     kept, ends)
         if (sw == 1) {
             NN__ONE(0);
         } else {
@@ -4645,6 +4658,7 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
         }
         return;
     }
+    if (!(ends & 1)) { NN__FIVE(NN__RESUME_DOT) }
     for (int64_t i = 0; i < images; i++) {
         const float *g = grad + i * g_image, *x = image + i * x_image;
         for (int64_t k = 0; k < rows; k++, g += g_row, x += x_row) {
@@ -4653,7 +4667,11 @@ NN__KERNEL void NN__K(direct_weight)(int m, int taps, const int32_t *off, const 
             if (left) { NN__LINE(NN__TAIL) }
         }
     }
-    NN__FIVE(NN__FOLD)
+    if (ends & 2) {
+        NN__FIVE(NN__FOLD)
+    } else {
+        NN__FIVE(NN__PAUSE_DOT)
+    }
     (void)o1, (void)o2, (void)o3, (void)o4;
 }
 
@@ -4888,8 +4906,9 @@ NN__KERNEL void NN__K(winograd)(int form, int64_t n, const float *x, int64_t xt,
 // ------------------------------------------------------------------------------
 // >>nn-kernel-pool                                 MARK: pooling
 //
-// One plane [D, H, W] per call. Maximum: the first of equal elements in row-major order is taken, and NaN
-// wins (as in PyTorch). Rejected: padding the plane first (a copy, and an infinity that could be chosen).
+// A block of the outputs of one plane [D, H, W] per call. Maximum: the first of equal elements in row-major
+// order is taken, and NaN wins (as in PyTorch). Rejected: padding the plane first (a copy, and an infinity
+// that could be chosen).
 // Called from >>impl-pool. On a GPU: >>windows.
 // ------------------------------------------------------------------------------
 
@@ -4946,7 +4965,7 @@ TENSOR__FN TENSOR__NOINLINE void NN__K(max_put)(float *y, int32_t *place, int64_
 // V_N windows of one row, of which the first n are kept; step holds 0, sw, 2 sw, ... They read a segment of
 // a row of the image (the windows that are not kept may read any number of the plane), or a copy of it with
 // -inf around it if a kept window leaves the row or a segment leaves the plane. two: windows of 2 x 2, side
-// by side. room: how many windows there are up to the plane's end; later rows overwrite what is written
+// by side. room: how many windows there are up to the block's end; later rows overwrite what is written
 // beyond n.
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
@@ -5025,12 +5044,14 @@ TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__wi
 }
 #endif
 
-NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g) {
+// x, y, place: of the plane; the outputs of block b.
+NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn__window_t *g,
+                                const nn__block_t *b) {
     const NN__R *p = (const NN__R *)x;
-    NN__R *q = (NN__R *)y;
+    NN__R *q = (NN__R *)y + b->r0 * g->out[2];
     int64_t o[3], from[3], to[3];
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-    const NN__R *end = q + g->out[0] * g->out[1] * g->out[2];
+    const NN__R *end = (NN__R *)y + (b->r1 - 1) * g->out[2] + b->x1;
     int32_t steps[V_N];
     int two = g->mode != NN_POOL_ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
     int lanes = g->mode != NN_POOL_ADAPTIVE &&
@@ -5044,24 +5065,29 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
               2 * g->out[d] <= g->in[d];
     }
 #endif
-    for (o[0] = 0; o[0] < g->out[0]; o[0]++) {
-        for (o[1] = 0; o[1] < g->out[1]; o[1]++, q += g->out[2], place += g->out[2]) {
-            o[2] = 0;
+    place += b->r0 * g->out[2];
+    o[0] = b->r0 / g->out[1];
+    o[1] = b->r0 % g->out[1];
+    for (int64_t r = b->r0; r < b->r1; r++, o[1]++, q += g->out[2], place += g->out[2]) {
+        if (o[1] == g->out[1]) {        // a division costs as much as a short line
+            o[1] = 0;
+            o[0]++;
+        }
+        o[2] = b->x0;
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-            for (; lanes && o[2] < g->out[2]; o[2] += V_N) {
+        for (; lanes && o[2] < b->x1; o[2] += V_N) {
 #define NN__LANES(two) \
-    NN__K(max_lanes)(two, p, g, o, step, g->out[2] - o[2], end - q - o[2], q + o[2], place + o[2])
-                if (two) {
-                    NN__LANES(1);
-                } else {
-                    NN__LANES(0);
-                }
+    NN__K(max_lanes)(two, p, g, o, step, b->x1 - o[2], end - q - o[2], q + o[2], place + o[2])
+            if (two) {
+                NN__LANES(1);
+            } else {
+                NN__LANES(0);
             }
+        }
 #endif
-            for (; o[2] < g->out[2]; o[2]++) {
-                for (int i = 0; i < 3; i++) { (void)nn__window_at(g, i, o[i], &from[i], &to[i]); }
-                NN__K(max_window)(p, g, from, to, q + o[2], place + o[2]);
-            }
+        for (; o[2] < b->x1; o[2]++) {
+            for (int i = 0; i < 3; i++) { (void)nn__window_at(g, i, o[i], &from[i], &to[i]); }
+            NN__K(max_window)(p, g, from, to, q + o[2], place + o[2]);
         }
     }
 }
@@ -5086,36 +5112,77 @@ TENSOR__FN TENSOR__NOINLINE double NN__K(window_sum)(const NN__R *p, const nn__w
     return sum;
 }
 
-// back 0: x -> y means; 1: x += y spread over the windows.
-NN__KERNEL void NN__K(avg_pool)(void *x, void *y, const nn__window_t *g, int back) {
-    NN__R *p = (NN__R *)x, *q = (NN__R *)y;
-    int64_t z0, z1, y0, y1, x0, x1;
-    for (int64_t oz = 0; oz < g->out[0]; oz++) {
-        int64_t nz = nn__window_at(g, 0, oz, &z0, &z1);
+// Window ox along a line: x0..x1-1. -> how many elements a mean counts. even: it is not of an adaptive pool.
+TENSOR__INLINE int64_t NN__K(window_of_line)(const nn__window_t *g, const int even, int64_t ox, int64_t *x0,
+                                             int64_t *x1) {
+    *x0 = ox * g->stride[2] - g->pad[2];
+    *x1 = *x0 + g->kernel[2];
+    return even && *x0 >= 0 && *x1 <= g->in[2] ? g->kernel[2] : nn__window_at(g, 2, ox, x0, x1);
+}
 
-        for (int64_t oy = 0; oy < g->out[1]; oy++) {
-            int64_t ny = nz * nn__window_at(g, 1, oy, &y0, &y1);
-            for (int64_t ox = 0; ox < g->out[2]; ox++, q++) {
-                int64_t n = ny * nn__window_at(g, 2, ox, &x0, &x1);
-                int64_t by = n > 0 ? n : 1;
-                if (g->divisor) { by = g->divisor; }
-                NN__S divisor = (NN__S)by, s = 0;
-                if (!back && n > 32) {
-                    *q = (NN__R)((NN__S)NN__K(window_sum)(p, g, z0, z1, y0, y1, x0, x1) / divisor);
-                    continue;
+// What a sum over n elements is divided by.
+TENSOR__INLINE NN__S NN__K(divisor)(const nn__window_t *g, int64_t n) {
+    if (g->divisor) { n = g->divisor; }
+    return (NN__S)(n > 0 ? n : 1);
+}
+
+// The means of block b of the outputs of a plane.
+NN__KERNEL void NN__K(avg_pool)(const void *x, void *y, const nn__window_t *g, const nn__block_t *b) {
+    const NN__R *p = (const NN__R *)x;
+    const int even = g->mode != NN_POOL_ADAPTIVE;
+    int64_t z0, z1, y0, y1, x0, x1;
+    for (int64_t r = b->r0; r < b->r1; r++) {
+        NN__R *q = (NN__R *)y + r * g->out[2] + b->x0;
+        int64_t ny = nn__window_at(g, 0, r / g->out[1], &z0, &z1);
+        ny *= nn__window_at(g, 1, r % g->out[1], &y0, &y1);
+        for (int64_t ox = b->x0; ox < b->x1; ox++, q++) {
+            int64_t n = ny * NN__K(window_of_line)(g, even, ox, &x0, &x1);
+            NN__S s = 0, divisor = NN__K(divisor)(g, n);
+            if (n > 32) {
+                *q = (NN__R)((NN__S)NN__K(window_sum)(p, g, z0, z1, y0, y1, x0, x1) / divisor);
+                continue;
+            }
+            for (int64_t iz = z0; iz < z1; iz++) {
+                for (int64_t iy = y0; iy < y1; iy++) {
+                    const NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
+                    for (int64_t ix = x0; ix < x1; ix++) { s += (NN__S)row[ix]; }
                 }
-                if (back) { s = (NN__S)*q / divisor; }
-                for (int64_t iz = z0; iz < z1; iz++) {
-                    for (int64_t iy = y0; iy < y1; iy++) {
-                        NN__R *row = p + (iz * g->in[1] + iy) * g->in[2];
-                        if (back) {
-                            for (int64_t ix = x0; ix < x1; ix++) { row[ix] = (NN__R)(row[ix] + s); }
-                        } else {
-                            for (int64_t ix = x0; ix < x1; ix++) { s += (NN__S)row[ix]; }
+            }
+            *q = (NN__R)(s / divisor);
+        }
+    }
+}
+
+// Adds those of block b to their windows, as far as these are in the block `into` of x.
+NN__KERNEL void NN__K(avg_unpool)(void *x, const void *y, const nn__window_t *g, const nn__block_t *b,
+                                  const nn__block_t *into) {
+    const int even = g->mode != NN_POOL_ADAPTIVE;
+    const int64_t w = g->in[2], wide = even ? g->kernel[2] : w / g->out[2], low = into->x0, high = into->x1;
+    int64_t z0, z1, y0, y1, x0, x1, ix;
+    for (int64_t r = b->r0; r < b->r1; r++) {
+        const NN__R *const q = (const NN__R *)y + r * g->out[2];
+        int64_t ny = nn__window_at(g, 0, r / g->out[1], &z0, &z1);
+        ny *= nn__window_at(g, 1, r % g->out[1], &y0, &y1);
+        for (int64_t iz = z0; iz < z1; iz++) {
+            int64_t line = iz * g->in[1] + y0, end = iz * g->in[1] + y1;
+            if (line < into->r0) { line = into->r0; }
+            if (end > into->r1) { end = into->r1; }
+            if (line >= end) { continue; }
+            NN__R *const first = (NN__R *)x + line * w, *const last = first + (end - line) * w;
+            for (int64_t ox = b->x0; ox < b->x1; ox++) {
+                int64_t n = ny * NN__K(window_of_line)(g, even, ox, &x0, &x1);
+                NN__S s = (NN__S)q[ox] / NN__K(divisor)(g, n);
+                if (x0 < low) { x0 = low; }
+                if (x1 > high) { x1 = high; }
+                for (NN__R *row = first; row < last; row += w) {
+                    ix = x0;
+                    if (wide >= V_N) {
+                        for (; ix + V_N <= x1; ix += V_N) {
+                            V_STORE(row + ix, V_ADD(V_LOAD(row + ix), V_SET(s)));
                         }
                     }
+                    for (; ix < x1; ix++) { row[ix] = (NN__R)(row[ix] + s); }
                 }
-                if (!back) { *q = (NN__R)(s / divisor); }
             }
         }
     }
@@ -6026,7 +6093,8 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
 
 enum {
     NN__PART = 1 << 21,                 // multiply-adds of a task in a time slice, at most
-    NN__SHORT = 1 << 18                 // element operations of one, about
+    NN__SHORT = 1 << 18,                // element operations of one, about
+    NN__SCALAR = 1 << 15                // of those that are not done in vectors
 };
 
 // Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
@@ -6039,6 +6107,40 @@ TENSOR__FN int64_t nn__per(int64_t n, int64_t cost) {
     if (tasks <= 4 || (double)n * (double)cost < 32768.0) { return nn__max(n, 1); }
     int64_t per = nn__max(nn__ceil(n, tasks), 1);
     return nn__in_time_slices() ? nn__max(nn__min(per, NN__SHORT / cost), 1) : per;
+}
+
+// How planes of lines are cut into tasks: some planes each, or one block of a plane.
+typedef struct nn__cut_t {
+    int64_t planes, lines, width;   // of a plane
+    int64_t per, rows, wide;        // planes of a task, size of a block
+    int64_t parts, blocks;          // blocks of a line, of a plane
+} nn__cut_t;
+
+// cost: of an element, in operations of which slices assume that they are not done in vectors.
+TENSOR__FN void nn__cut(nn__cut_t *u, int64_t planes, int64_t lines, int64_t width, int64_t cost) {
+    int64_t some = nn__max(NN__SCALAR / cost, 1);               // elements of a task
+    if (!nn__in_time_slices()) { some = nn__per(planes * lines * width, cost); }
+    u->planes = planes;
+    u->lines = lines;
+    u->width = width;
+    u->per = nn__ceil(some, nn__max(lines * width, 1));
+    u->rows = nn__max(1, nn__min(some / nn__max(width, 1), lines));
+    u->wide = some < width ? nn__max(1, some) : width;
+    u->parts = nn__max(1, nn__ceil(width, nn__max(u->wide, 1)));
+    u->blocks = nn__max(1, nn__ceil(lines, u->rows)) * u->parts;
+}
+
+TENSOR__FN int64_t nn__cut_tasks(const nn__cut_t *u) { return nn__ceil(u->planes, u->per) * u->blocks; }
+
+// The planes *i .. result - 1 of a task, and the block of each.
+TENSOR__FN int64_t nn__cut_task(const nn__cut_t *u, int64_t task, int64_t *i, nn__block_t *b) {
+    const int64_t at = task % u->blocks;
+    *i = task / u->blocks * u->per;
+    b->r0 = at / u->parts * u->rows;
+    b->r1 = nn__min(b->r0 + u->rows, u->lines);
+    b->x0 = at % u->parts * u->wide;
+    b->x1 = nn__min(b->x0 + u->wide, u->width);
+    return nn__min(*i + u->per, u->planes);
 }
 
 enum { NN__PIECE = 4096 };              // elements from which time slices end within a row, about
@@ -6086,6 +6188,29 @@ TENSOR__FN tensor__gemm_t nn__product(int64_t m, int64_t n, int64_t k) {
 // that is not tiny (tensor__gemm); a shorter one is one task, with whatever it adds to.
 TENSOR__FN int nn__product_is_long(const tensor__gemm_t *g) {
     return (double)g->m * (double)g->n * (double)g->k >= (double)NN__PART;
+}
+
+typedef struct nn__product_t {
+    const tensor__gemm_t *g;
+    int dtype;
+} nn__product_t;
+
+TENSOR__FN void nn__product_task(void *arg, int64_t task, int worker) {
+    const nn__product_t *p = (const nn__product_t *)arg;
+    (void)task, (void)worker;
+    TENSOR__(gemm)(p->g, p->dtype);
+}
+
+// A product that is not in a task: it has some, or is one.
+TENSOR__FN void nn__multiply(const tensor__gemm_t *g, int dtype) {
+    nn__product_t p;
+    p.g = g;
+    p.dtype = dtype;
+    if (nn__product_is_long(g)) {
+        TENSOR__(gemm)(g, dtype);
+    } else {
+        nn__run(1, nn__product_task, &p);
+    }
 }
 
 // The i-th index of a contiguous i32/i64 argument.
@@ -8283,6 +8408,8 @@ typedef struct nn__direct_t {
     int64_t images, groups, ci, co;   // channels of a group, in and out
     int64_t h, w, oh, ow, kh, kw, dh, dw, ph, pw, sh, sw, uh, uw;   // x: uh, uw apart, zeros between
     int64_t n, rows, blocks, lines, pitch;   // n = ci kh kw; lines of the padded block, floats of one
+    int64_t wide;                     // outputs of a line of a block: all, or a part of an only line
+    int64_t fold;                     // images after which the sums of a weight gradient are added up
     int64_t mr, tiles;                // outputs of a tile of weights, tiles of a group
     int64_t per, image, cuts;         // images of a block, floats of one; tasks that share its outputs
     int64_t round, rounds;            // of a weight gradient: which block each task adds now; 1 = all of them
@@ -8314,9 +8441,36 @@ enum {
     NN__WINOGRAD_KERNEL = 8192        // floats of a plane of kernels: all planes are 1.2 MB
 };
 
+TENSOR__FN void nn__direct_block(nn__direct_t *v) {
+    v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
+    v->image = v->ci * v->lines * v->pitch;
+}
+
+// Images and blocks become so small that a task fits into a time slice. The blocks of a gathered weight
+// gradient are summed apart: they stay. Others are pieces, whose sums are kept in vectors: whole ones.
+TENSOR__FN void nn__direct_shorten(nn__direct_t *v) {
+    if (v->gather && v->sums) { return; }
+    const int64_t work = v->n * (v->gather ? v->mr : v->co);     // of a pixel
+    if (v->gather) { v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * work))); }
+    if (v->sums) {
+        v->per = 1;
+        v->rows = nn__max(1, nn__min(v->rows, NN__PART / (v->ow * work)));
+        v->blocks = nn__ceil(v->oh, v->rows);
+    }
+    int64_t wide = nn__ceil(nn__max(NN__PART / (work + 64 * v->ci), 1), v->k->lanes) * v->k->lanes;
+    if (v->h == 1 && v->oh == 1 && v->uw == 1 && wide < v->ow) {
+        v->wide = wide;
+        v->per = 1;
+        v->blocks = nn__ceil(v->ow, wide);
+        v->pitch = (wide - 1) * v->sw + (v->kw - 1) * v->dw + 1;
+    }
+    nn__direct_block(v);
+}
+
 // Images of a task, and the memory of a worker, of packed weights and of offsets.
 TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
     v->per = 1;
+    v->wide = v->ow;
     if (v->gather && v->blocks == 1) {
         v->per =
             nn__min(2 * NN__DIRECT_BYTES / (v->image * 4), NN__GATHER_BYTES / (v->rows * v->ow * v->mr * 4));
@@ -8324,10 +8478,9 @@ TENSOR__FN void nn__direct_memory(nn__direct_t *v) {
         v->per = NN__DIRECT_BYTES / (v->image * 4);
     }
     v->per = nn__max(1, nn__min(v->per, nn__ceil(v->images, 8)));
-    if (v->gather && !v->sums && nn__in_time_slices()) {
-        v->per = nn__max(1, nn__min(v->per, NN__PART / (v->rows * v->ow * v->n * v->mr)));
-    }
-    int64_t pixels = v->per * v->rows * v->ow;
+    v->fold = v->per;
+    if (nn__in_time_slices()) { nn__direct_shorten(v); }
+    int64_t pixels = v->per * v->rows * v->wide;
     v->worker = nn__line((uint64_t)(v->per * v->image) * 4 + 256);
     if (v->gather) { v->worker += nn__line((uint64_t)(pixels * v->mr) * 4); }
     if (v->gather && v->sums) { v->worker += nn__line((uint64_t)(v->n * v->mr) * 4); }
@@ -8368,8 +8521,7 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
     v->blocks = nn__ceil(v->oh, v->rows);
     v->rows = nn__ceil(v->oh, v->blocks);
     v->blocks = nn__ceil(v->oh, v->rows);
-    v->lines = (v->rows - 1) * v->sh + (v->kh - 1) * v->dh + 1;
-    v->image = v->ci * v->lines * v->pitch;
+    nn__direct_block(v);
     if (v->image > 0x7FFFFFF) { return 0; }
     nn__direct_memory(v);
     return 1;
@@ -8377,13 +8529,26 @@ TENSOR__FN int nn__direct_plan(nn__direct_t *v) {
 
 TENSOR__END
 
-// Lines first .. first + lines of the padded planes of some channels.
+// Block b of outputs.
+TENSOR__FN nn__block_t nn__direct_at(const nn__direct_t *v, int64_t b) {
+    nn__block_t at;
+    at.r0 = v->wide < v->ow ? 0 : b * v->rows;
+    at.r1 = nn__min(at.r0 + v->rows, v->oh);
+    at.x0 = v->wide < v->ow ? b * v->wide : 0;
+    at.x1 = nn__min(at.x0 + v->wide, v->ow);
+    return at;
+}
+
+// What such a block reads of the padded planes of some channels.
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, const int64_t channels[2],
-                               int64_t first, int64_t lines, float *to) {
-    int64_t c = channels[0];
+                               const nn__block_t *b, float *to) {
+    int64_t c = channels[0], lines = v->lines, left = v->pw - b->x0 * v->sw;
+    const int64_t from = nn__max(-left, 0);     // not 0 in an only line alone
+    left += from;
+    const int64_t w = nn__max(nn__min(v->w - from, v->pitch - left), 0);
     for (to += c * lines * v->pitch; c < channels[1]; c++, to += lines * v->pitch) {
-        NN__DO(v->k, pad)(x + c * v->h * v->w, v->h, v->w, v->uh, v->uw, first - v->ph, lines, v->pw, to,
-                          v->pitch);
+        NN__DO(v->k, pad)(x + c * v->h * v->w + from, v->h, w, v->uh, v->uw, b->r0 * v->sh - v->ph, lines,
+                          left, to, v->pitch);
     }
     memset(to, 0, 64 * 4);              // what the last vectors read past the end
 }
@@ -8400,14 +8565,15 @@ TENSOR__FN void nn__direct_offsets(const nn__direct_t *v, int64_t lines, int32_t
 
 TENSOR__FN void nn__direct_task(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
-    int64_t b = task % v->blocks, q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
-    int64_t oy = b * v->rows, plane = v->oh * v->ow, all[2] = {0, v->ci};
+    int64_t q = task / v->blocks % v->groups, i = task / v->blocks / v->groups;
+    int64_t plane = v->oh * v->ow, all[2] = {0, v->ci};
+    const nn__block_t b = nn__direct_at(v, task % v->blocks);
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
-    nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, all, oy * v->sh, v->lines, block);
+    nn__direct_pad(v, v->x + (i * v->groups + q) * v->ci * v->h * v->w, all, &b, block);
     NN__DO(v->k, direct)(v->co, v->n, v->packed + q * v->tiles * v->n * v->mr, v->off,
                          v->start + q * v->tiles * v->mr, block, v->sh * v->pitch, v->sw,
-                         v->y + (i * v->groups + q) * v->co * plane + oy * v->ow, plane,
-                         nn__min(v->rows, v->oh - oy), v->ow);
+                         v->y + (i * v->groups + q) * v->co * plane + b.r0 * v->ow + b.x0, plane,
+                         b.r1 - b.r0, b.x1 - b.x0);
 }
 
 // Packs the taps from .. to of the weights of tile o of group q, [to - from][mr]. -> p
@@ -8438,19 +8604,20 @@ TENSOR__INLINE void nn__direct_fetch(const nn__direct_t *v, int64_t q, int64_t o
 TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
     const nn__direct_t *v = (const nn__direct_t *)arg;
     int64_t cut = task % v->cuts, last = v->tiles * (cut + 1) / v->cuts;
-    int64_t b = (task /= v->cuts) % v->blocks, q = task / v->blocks % v->groups, oy = b * v->rows;
-    int64_t first = task / v->blocks / v->groups * v->per, rows = nn__min(v->rows, v->oh - oy);
-    int64_t plane = v->oh * v->ow, runs = nn__ceil(v->ow, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
-    int64_t images = nn__min(v->per, v->images - first), run = v->ow / runs, more = v->ow % runs;
+    const nn__block_t b = nn__direct_at(v, (task /= v->cuts) % v->blocks);
+    const int64_t rows = b.r1 - b.r0, wide = b.x1 - b.x0;
+    int64_t q = task / v->blocks % v->groups, first = task / v->blocks / v->groups * v->per;
+    int64_t plane = v->oh * v->ow, runs = nn__ceil(wide, v->k->gr), parts = nn__ceil(v->n, NN__GATHER_TAPS);
+    int64_t images = nn__min(v->per, v->images - first), run = wide / runs, more = wide % runs;
     int64_t i, all[2] = {0, v->ci};
     float *block = (float *)(void *)(v->work + v->worker * (uint64_t)worker);
     float *out = block + nn__line((uint64_t)(v->per * v->image) * 4 + 256) / 4;
     for (i = 0; i < images; i++) {
-        nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, all, oy * v->sh,
-                       v->lines, block + i * v->image);
+        nn__direct_pad(v, v->x + ((first + i) * v->groups + q) * v->ci * v->h * v->w, all, &b,
+                       block + i * v->image);
     }
 
-    float *own = out + nn__line((uint64_t)(v->per * v->rows * v->ow * v->mr) * 4) / 4;
+    float *own = out + nn__line((uint64_t)(v->per * v->rows * v->wide * v->mr) * 4) / 4;
     int64_t from, to;
     int64_t x, n, u;
     for (int64_t o = v->tiles * cut / v->cuts; o < last; o++) {
@@ -8469,15 +8636,15 @@ TENSOR__FN void nn__direct_gather(void *arg, int64_t task, int worker) {
                         NN__DO(v->k, gather)((int)n, m > v->k->lanes, to - from,
                                              block + i * v->image + r * v->sh * v->pitch + x * v->sw, v->sw,
                                              v->off + from, w, k ? NULL : start,
-                                             out + ((i * rows + r) * v->ow + x) * v->mr, v->mr);
+                                             out + ((i * rows + r) * wide + x) * v->mr, v->mr);
                     }
                 }
             }
         }
         for (i = 0; i < images; i++) {
-            NN__DO(v->k, transpose)(rows * v->ow, m, out + i * rows * v->ow * v->mr, v->mr,
+            NN__DO(v->k, transpose)(rows * wide, m, out + i * rows * wide * v->mr, v->mr,
                                v->y + (((first + i) * v->groups + q) * v->co + o * v->mr) * plane +
-                                   oy * v->ow,
+                                   b.r0 * v->ow + b.x0,
                                plane);
         }
     }
@@ -8769,17 +8936,28 @@ TENSOR__FN void nn__direct_run(nn__direct_t *v, void *scratch) {
     nn__run(tasks * v->cuts, v->gather ? nn__direct_gather : nn__direct_task, v);
 }
 
-// gw[o][k] += sum of g x over n images from first on, of group q, padded in block, for a part of the outputs.
-// gy [images][groups co][oh][ow], to [co][n].
+// How many taps a tile of a weight gradient's sums has, and the tiles of all taps.
+TENSOR__FN int64_t nn__sums_taps(const nn__direct_t *v) { return v->co == 1 ? 9 : v->k->kt; }
+TENSOR__FN int64_t nn__sums_tiles(const nn__direct_t *v) { return nn__ceil(v->n, nn__sums_taps(v)); }
+
+enum { NN__SUMS = 20 };                 // vectors of sums of a tile, at most
+
+// gw[o][k] += sum of g x over block b of n images from first on, of group q, padded in block, for a part of
+// the outputs. gy [images][groups co][oh][ow], to [co][n].
 TENSOR__FN void nn__direct_weight(const nn__direct_t *v, const float *gy, int64_t q, const int64_t part[2],
-                                  int64_t first, int64_t n, float *block, float *to) {
-    int64_t plane = v->oh * v->ow, taps = v->co == 1 ? 9 : v->k->kt;
+                                  int64_t first, int64_t n, const nn__block_t *b, int ends, float *block,
+                                  float *kept, float *to) {
+    int64_t plane = v->oh * v->ow, taps = nn__sums_taps(v);
+    gy += b->r0 * v->ow + b->x0;
     for (int64_t o = part[0]; o < part[1]; o += 4) {
         for (int64_t k = 0; k < v->n; k += taps) {
+            float *at = kept;
+            if (at) { at += (o / 4 * nn__sums_tiles(v) + k / taps) * NN__SUMS * v->k->lanes; }
             NN__DO(v->k, direct_weight)((int)nn__min(4, v->co - o), (int)nn__min(taps, v->n - k), v->off + k,
                                         gy + ((first * v->groups + q) * v->co + o) * plane, plane, v->ow,
                                         v->groups * v->co * plane, block, v->sh * v->pitch, v->image, n,
-                                        v->oh, v->ow, v->sw, to + o * v->n + k, v->n);
+                                        b->r1 - b->r0, b->x1 - b->x0, v->sw, to + o * v->n + k, v->n, at,
+                                        ends);
         }
     }
 }
@@ -8844,7 +9022,7 @@ TENSOR__FN int64_t nn__sums_blocks(const nn__direct_t *v, int64_t images) {
 }
 
 // gw = sum of g x over the images first .. last of group q, or one block of it where there are rounds: cut
-// number `cut` of all outputs, or of those of a tile with gather. kept: the tile's sums between rounds.
+// number `cut` of all outputs, or of those of a tile with gather. kept: the sums between rounds.
 TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t q, int64_t cut, int64_t first,
                                 int64_t last, int worker, float *kept, float *to) {
     int64_t o = cut / v->cuts, rows = nn__sums_rows(v), part[2], channels[2] = {0, v->ci};
@@ -8879,17 +9057,20 @@ TENSOR__FN void nn__direct_sums(const nn__direct_t *v, const float *gy, int64_t 
     int ends = at < all && stop == all;
     if (at == 0) { memset(sums + from * each, 0, (size_t)((end - from) * each) * 4); }
     for (; at < stop; at++) {
-        int64_t image = first + at / v->blocks * v->per, row = at % v->blocks * v->rows;
-        int64_t n = nn__min(v->per, last - image);
+        const nn__block_t b = nn__direct_at(v, at % v->blocks);
+        int64_t image = first + at / v->blocks * v->per;
+        int64_t n = nn__min(v->per, last - image), next = image + n;
         for (int64_t i = 0; i < n; i++) {
-            nn__direct_pad(v, v->x + ((image + i) * v->groups + q) * v->ci * v->h * v->w, channels,
-                           row * v->sh, v->lines, block + i * v->image);
+            nn__direct_pad(v, v->x + ((image + i) * v->groups + q) * v->ci * v->h * v->w, channels, &b,
+                           block + i * v->image);
         }
         if (v->gather) {
-            nn__gather_weight(v, gy, q, o, part, image, n, row, block, out, sums);
-        } else {
-            nn__direct_weight(v, gy, q, part, image, n, block, to);
+            nn__gather_weight(v, gy, q, o, part, image, n, b.r0, block, out, sums);
+            continue;
         }
+        int fold = at % v->blocks == 0 && (image - first) % v->fold == 0;
+        if ((at + 1) % v->blocks == 0 && (next == last || (next - first) % v->fold == 0)) { fold += 2; }
+        nn__direct_weight(v, gy, q, part, image, n, &b, fold, block, kept, to);
     }
     if (v->gather && ends) {
         NN__DO(v->k, transpose)(end - from, nn__min(v->co - o * v->mr, v->mr), sums + from * v->mr, v->mr,
@@ -9065,11 +9246,16 @@ TENSOR__FN uint64_t nn__pieces_bytes(const nn__conv_t *v) {
     return nn__line((uint64_t)v->chunks * (uint64_t)v->w->numel * v->es);
 }
 
-// The sums of a weight gradient that is done in time slices, between its rounds.
+// Numbers that a weight gradient which is done in time slices keeps between its rounds, of a group and chunk.
+TENSOR__FN int64_t nn__kept_sums(const nn__direct_t *d) {
+    if (d->gather) { return d->tiles * d->n * d->mr; }
+    return nn__ceil(d->co, 4) * nn__sums_tiles(d) * NN__SUMS * d->k->lanes;
+}
+
 TENSOR__FN uint64_t nn__kept_bytes(const nn__conv_t *v) {
     const nn__direct_t *d = &v->without;
-    if (d->winograd || !d->gather) { return 0; }
-    return (uint64_t)(v->groups * v->chunks * d->tiles * d->n * d->mr) * 4;
+    if (d->winograd) { return 0; }
+    return (uint64_t)(v->groups * v->chunks * nn__kept_sums(d)) * 4;
 }
 
 // Leaves the plan at the head of the scratch.
@@ -9118,36 +9304,39 @@ TENSOR__FN void nn__copy_strided(char *to, const char *from, size_t es, int64_t 
     }
 }
 
-// Columns of a block of output pixels of `channels` planes: [channels * taps][pixels].
-TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t channels,
-                           const nn__block_t *b) {
+// Rows row .. end - 1 of the columns [channels * taps][pixels] of a block of output pixels.
+TENSOR__FN void nn__im2col(const char *x, char *columns, const nn__window_t *g, size_t es, int64_t row,
+                           int64_t end, const nn__block_t *b) {
     int64_t lo, hi, taps = nn__volume(g->kernel), n = b->x1 - b->x0;
-    for (int64_t c = 0; c < channels; c++) {
-        for (int64_t k = 0; k < taps; k++) {
-            int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
-            int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
-            nn__window_range(g, kx, &lo, &hi);
-            lo = nn__min(nn__max(lo, b->x0), b->x1);
-            hi = nn__min(nn__max(hi, lo), b->x1);
+    int64_t c = row / taps, k = row % taps;
+    for (; row < end; row++, k++) {
+        if (k == taps) {
+            k = 0;
+            c++;
+        }
+        int64_t kx = k % g->kernel[2], ky = k / g->kernel[2] % g->kernel[1];
+        int64_t kz = k / g->kernel[2] / g->kernel[1], oz = b->r0 / g->out[1], oy = b->r0 % g->out[1];
+        nn__window_range(g, kx, &lo, &hi);
+        lo = nn__min(nn__max(lo, b->x0), b->x1);
+        hi = nn__min(nn__max(hi, lo), b->x1);
 
-            for (int64_t r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
-                int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
-                int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
-                int64_t x0 = kx * g->dilation[2] - g->pad[2];
-                const char *from = x + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] * (int64_t)es;
-                char *to = columns - b->x0 * (int64_t)es;
-                if (++oy == g->out[1]) {
-                    oy = 0;
-                    oz++;
-                }
-                if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) {
-                    memset(columns, 0, (size_t)n * es);
-                    continue;
-                }
-                if (lo > b->x0) { memset(columns, 0, (size_t)(lo - b->x0) * es); }
-                nn__copy_strided(to, from, es, lo, hi, g->stride[2], x0);
-                if (hi < b->x1) { memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es); }
+        for (int64_t r = b->r0; r < b->r1; r++, columns += n * (int64_t)es) {
+            int64_t iz = oz * g->stride[0] - g->pad[0] + kz * g->dilation[0];
+            int64_t iy = oy * g->stride[1] - g->pad[1] + ky * g->dilation[1];
+            int64_t x0 = kx * g->dilation[2] - g->pad[2];
+            const char *from = x + ((c * g->in[0] + iz) * g->in[1] + iy) * g->in[2] * (int64_t)es;
+            char *to = columns - b->x0 * (int64_t)es;
+            if (++oy == g->out[1]) {
+                oy = 0;
+                oz++;
             }
+            if (iz < 0 || iz >= g->in[0] || iy < 0 || iy >= g->in[1]) {
+                memset(columns, 0, (size_t)n * es);
+                continue;
+            }
+            if (lo > b->x0) { memset(columns, 0, (size_t)(lo - b->x0) * es); }
+            nn__copy_strided(to, from, es, lo, hi, g->stride[2], x0);
+            if (hi < b->x1) { memset(to + hi * (int64_t)es, 0, (size_t)(b->x1 - hi) * es); }
         }
     }
 }
@@ -9157,6 +9346,7 @@ typedef struct nn__conv_turned_t {
     const nn__conv_t *v;
     const char *transposed;
     char *to;
+    int64_t per;                        // rows of a task
 } nn__conv_turned_t;
 
 TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
@@ -9164,8 +9354,9 @@ TENSOR__FN void nn__conv_transpose(void *arg, int64_t task, int worker) {
     const nn__conv_t *v = t->v;
     const char *transposed = t->transposed;
     char *to = t->to;
-    (void)task, (void)worker;
-    for (int64_t k = 0; k < v->kk; k += 16) {
+    const int64_t end = nn__min((task + 1) * t->per, v->kk);
+    (void)worker;
+    for (int64_t k = task * t->per; k < end; k += 16) {
         for (int64_t o = 0; o < v->og; o++) {
             for (int64_t i = k; i < nn__min(k + 16, v->kk); i++) {
                 int64_t from = i * v->og + o, here = o * v->kk + i;
@@ -9199,51 +9390,73 @@ typedef struct nn__conv_job_t {
     int64_t channels;                 // of these
     char *filled;                     // planes that become the bias, or 0
     int64_t count, channel, size, apart;   // how many; the first one's bias; elements to fill, between planes
+    int64_t per, some;                // planes and elements of a task that fills, rows of one of columns
+    int64_t tap;                      // of a task that adds back
     tensor__gemm_t g;
 } nn__conv_job_t;
 
-TENSOR__FN void nn__conv_fill(void *arg, int64_t task, int worker) {
+TENSOR__FN void nn__conv_fill_task(void *arg, int64_t task, int worker) {
     const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
     const tensor_arg_t *bias = &s->v->c->arg[2];
-    (void)task, (void)worker;
-    for (int64_t k = 0; k < s->count; k++) {
-        NN__DO(s->v->k, fill)(s->filled + k * s->apart * (int64_t)s->v->es,
-                              bias->data ? nn__value(bias->data, s->v->dtype, s->channel + k) : 0, s->size);
+    const int64_t pieces = nn__ceil(s->size, s->some), from = task % pieces * s->some;
+    const int64_t first = task / pieces * s->per, end = nn__min(first + s->per, s->count);
+    (void)worker;
+    for (int64_t k = first; k < end; k++) {
+        NN__DO(s->v->k, fill)(s->filled + (k * s->apart + from) * (int64_t)s->v->es,
+                              bias->data ? nn__value(bias->data, s->v->dtype, s->channel + k) : 0,
+                              nn__min(s->some, s->size - from));
     }
 }
 
+TENSOR__FN void nn__conv_fill(nn__conv_job_t *s) {
+    s->per = s->count;
+    s->some = s->size;
+    if (s->count * s->size > NN__SCALAR && nn__in_time_slices()) {
+        s->per = 1;
+        s->some = nn__min(s->size, NN__SCALAR);
+    }
+    if (s->some) { nn__run(nn__ceil(s->count, s->per) * nn__ceil(s->size, s->some), nn__conv_fill_task, s); }
+}
+
+TENSOR__FN int64_t nn__block_pixels(const nn__block_t *b) { return (b->r1 - b->r0) * (b->x1 - b->x0); }
+
 TENSOR__FN void nn__conv_columns(void *arg, int64_t task, int worker) {
     const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
-    (void)task, (void)worker;
-    nn__im2col(s->x, s->columns, &s->v->g, s->v->es, s->channels, &s->b);
+    const int64_t row = task * s->some, n = nn__block_pixels(&s->b);
+    (void)worker;
+    nn__im2col(s->x, s->columns + row * n * (int64_t)s->v->es, &s->v->g, s->v->es, row,
+               nn__min(row + s->some, s->channels * s->v->taps), &s->b);
 }
 
-TENSOR__FN void nn__conv_add_back(void *arg, int64_t task, int worker) {
+TENSOR__FN void nn__conv_add_back_task(void *arg, int64_t task, int worker) {
     const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
+    const int64_t n = nn__block_pixels(&s->b);
     (void)task, (void)worker;
-    NN__DO(s->v->k, col2im)(s->columns, s->x, &s->v->g, s->channels, &s->b);
+    NN__DO(s->v->k, col2im)(s->columns + s->tap * n * (int64_t)s->v->es, s->b.x1 - s->b.x0, s->x, &s->v->g,
+                            s->channels, s->tap, nn__min(s->tap + s->some, s->v->taps), &s->b);
 }
 
-TENSOR__FN void nn__conv_product(void *arg, int64_t task, int worker) {
-    const nn__conv_job_t *s = (const nn__conv_job_t *)arg;
-    (void)task, (void)worker;
-    TENSOR__(gemm)(&s->g, s->v->dtype);
+// The taps of one plane may be many; those of more planes are few.
+TENSOR__FN void nn__conv_add_back(nn__conv_job_t *s) {
+    const int64_t n = nn__block_pixels(&s->b);
+    s->some = s->v->taps;
+    if (s->channels == 1 && nn__in_time_slices()) { s->some = nn__max(NN__SCALAR / nn__max(n, 1), 1); }
+    for (s->tap = 0; s->tap < s->v->taps; s->tap += s->some) { nn__run(1, nn__conv_add_back_task, s); }
 }
 
 TENSOR__FN void nn__conv_multiply(nn__conv_job_t *s) {
     s->g.scratch = s->columns + s->v->columns;
-    if (nn__product_is_long(&s->g)) {
-        nn__conv_product(s, 0, 0);
-    } else {
-        nn__run(1, nn__conv_product, s);
-    }
+    nn__multiply(&s->g, s->v->dtype);
 }
 
-// Runs the tasks; like: the product of each of them. Those that are done in time slices with long products
-// come one after the other, so that the products use the threads and are interrupted.
+// Runs the tasks; like: one of the `times` products of each of them. Those that are done in time slices and
+// are long come one after the other, so that the products use the threads, and are interrupted between their
+// parts.
 TENSOR__FN void nn__conv_run_tasks(nn__conv_t *v, int64_t tasks, tensor__task_fn fn,
-                                   const tensor__gemm_t *like) {
-    if (!nn__in_time_slices() || !nn__product_is_long(like)) {
+                                   const tensor__gemm_t *like, int64_t times) {
+    const double columns = (double)(v->columns / v->es);     // an element of these is as long as 8 steps
+    const double work = (double)like->m * (double)like->n * (double)like->k + 8 * columns;
+    if (!nn__in_time_slices() || (double)times * work < (double)NN__PART) {
         nn__run(tasks, fn, v);
         return;
     }
@@ -9257,7 +9470,10 @@ TENSOR__FN char *nn__conv_lines(nn__conv_job_t *s, int64_t first, int64_t *line)
         *line = s->v->pixels;
         return s->x + first * (int64_t)s->v->es;
     }
-    nn__run(1, nn__conv_columns, s);
+    const int64_t rows = s->channels * s->v->taps;
+    s->some = rows;
+    if (nn__in_time_slices()) { s->some = nn__max(NN__SCALAR / nn__max(nn__block_pixels(&s->b), 1), 1); }
+    nn__run(nn__ceil(rows, s->some), nn__conv_columns, s);
     return s->columns;
 }
 
@@ -9280,26 +9496,26 @@ TENSOR__FN void nn__conv_task(void *arg, int64_t task, int worker) {
     s.g.c = s.filled;
     s.g.crs = v->pixels;
     s.g.accumulate = v->c->arg[2].data != NULL;
-    if (s.g.accumulate) { nn__run(1, nn__conv_fill, &s); }
+    if (s.g.accumulate) { nn__conv_fill(&s); }
     nn__conv_multiply(&s);
 }
 
-// What gives y: without columns, or by tasks, so many for each image and group, each with products of m rows
-// and k steps.
+// What gives y: without columns, or by tasks, so many for each image and group, each with so many products of
+// m rows and k steps.
 TENSOR__FN int nn__conv_give(nn__conv_t *v, const tensor_arg_t *y, int64_t m, int64_t k, int64_t tasks,
-                             tensor__task_fn task) {
+                             int64_t times, tensor__task_fn task) {
     if (v->columnless) {
         nn__direct_run(&v->without, v->work);
     } else if (y->numel) {
         tensor__gemm_t g = nn__product(m, v->rows * v->wide, k);
-        nn__conv_run_tasks(v, v->images * v->groups * tasks, task, &g);
+        nn__conv_run_tasks(v, v->images * v->groups * tasks, task, &g, times);
     }
     return TENSOR_OK;
 }
 
 TENSOR__FN int nn__cpu_conv(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);
-    return nn__conv_give(v, v->y, v->og, v->kk, v->blocks, nn__conv_task);
+    return nn__conv_give(v, v->y, v->og, v->kk, v->blocks, 1, nn__conv_task);
 }
 
 // Columns = WT g, added back into the image. A task has some channels of one image, which no other task
@@ -9316,7 +9532,7 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
     s.x = s.filled = nn__conv_x(v, i, q) + c0 * v->plane * (int64_t)v->es;
     s.size = s.apart = v->plane;
     s.columns = v->work + v->worker * (uint64_t)worker;
-    if (!v->as_columns || has_bias) { nn__run(1, nn__conv_fill, &s); }
+    if (!v->as_columns || has_bias) { nn__conv_fill(&s); }
 
     for (int64_t k = 0; v->pixels && k < v->blocks; k++) {
         int64_t first = nn__conv_block(v, k, &s.b, &n);
@@ -9333,13 +9549,13 @@ TENSOR__FN void nn__conv_input_task(void *arg, int64_t task, int worker) {
             s.g.accumulate = has_bias;
         }
         nn__conv_multiply(&s);
-        if (!v->as_columns) { nn__run(1, nn__conv_add_back, &s); }
+        if (!v->as_columns) { nn__conv_add_back(&s); }
     }
 }
 
 TENSOR__FN int nn__cpu_conv_input(tensor_call_t *c) {
     nn__conv_t *v = nn__conv_planned(c);
-    return nn__conv_give(v, v->x, v->each * v->taps, v->og, v->shares, nn__conv_input_task);
+    return nn__conv_give(v, v->x, v->each * v->taps, v->og, v->shares, v->blocks, nn__conv_input_task);
 }
 
 // gw = sum over images of g columnsT: each chunk of images sums into its own copy; copies are added in order.
@@ -9352,9 +9568,10 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
     to += q * v->og * v->kk * (int64_t)v->es;
     const nn__direct_t *d = v->sums;
     if (d) {
-        int64_t cut = task / v->chunks % v->cuts, tile = (q * v->chunks + part) * d->tiles + cut / d->cuts;
+        int64_t cut = task / v->chunks % v->cuts, at = (q * v->chunks + part) * nn__kept_sums(d);
+        if (d->gather) { at += cut / d->cuts * d->n * d->mr; }
         nn__direct_sums(d, (const float *)v->y->data, q, cut, first, last, worker,
-                        d->kept ? d->kept + tile * d->n * d->mr : NULL, (float *)(void *)to);
+                        d->kept ? d->kept + at : NULL, (float *)(void *)to);
         return;
     }
 
@@ -9392,7 +9609,11 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
             nn__conv_multiply(&s);
         }
     }
-    if (v->transposed) { nn__run(1, nn__conv_transpose, &turned); }
+    if (v->transposed) {
+        turned.per = v->kk;
+        if (nn__in_time_slices()) { turned.per = 16 * nn__max(NN__SCALAR / (16 * v->og), 1); }
+        nn__run(nn__ceil(v->kk, turned.per), nn__conv_transpose, &turned);
+    }
 }
 
 enum { NN__CONV_JOINED = 16384 };       // elements of the gradient that a task adds up
@@ -9438,10 +9659,10 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         d->rounds = 1;
         d->kept = NULL;
         if (nn__in_time_slices()) {
-            int64_t work = d->per * d->rows * d->ow * d->n * (d->gather ? d->mr : d->co);
+            int64_t work = d->per * d->rows * d->wide * d->n * (d->gather ? d->mr : d->co);
             wanted = nn__max(wanted, nn__ceil(work, NN__PART));
             d->rounds = nn__sums_blocks(d, nn__ceil(v->images, v->chunks));
-            if (d->gather) { d->kept = (float *)(void *)(v->pieces + nn__pieces_bytes(v)); }
+            d->kept = (float *)(void *)(v->pieces + nn__pieces_bytes(v));
         }
         d->cuts = nn__min(wanted, nn__sums_rows(d));
         v->cuts *= d->cuts;
@@ -9452,7 +9673,8 @@ TENSOR__FN int nn__cpu_conv_weight(tensor_call_t *c) {
         v->cuts = 1;
         v->pieces = v->work + v->worker * (uint64_t)TENSOR__(thread_count)();
         tensor__gemm_t g = nn__product(v->og, v->kk, v->rows * v->wide);
-        nn__conv_run_tasks(v, v->groups * v->chunks, nn__conv_weight_task, &g);
+        nn__conv_run_tasks(v, v->groups * v->chunks, nn__conv_weight_task, &g,
+                           nn__ceil(v->images, v->chunks) * v->blocks);
     }
     if (v->chunks > 1) { nn__run(nn__ceil(v->w->numel, NN__CONV_JOINED), nn__conv_weight_join, v); }
     return TENSOR_OK;
@@ -9855,50 +10077,105 @@ NN__PER_RANK(conv_transpose, a)
 // ------------------------------------------------------------------------------
 // >>impl-columns                                   MARK: im2col, col2im
 //
-// A task has one plane of images [N, C, H, W], or its columns in [N, C taps, pixels]; each of the two ops is
-// the gradient of the other. Rejected: views with overlapping strides (their gradient would need the same
-// sums).
+// A task has planes of images [N, C, H, W], or their columns in [N, C taps, pixels], or a block of one; each
+// of the two ops is the gradient of the other. Rejected: views with overlapping strides (their gradient would
+// need the same sums).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__columns_t {
     const nn__cpu_t *k;
     const tensor_arg_t *from, *to;
     nn__window_t g;
-    nn__block_t b;
-    int64_t per, planes;
-    int back;
+    nn__cut_t cut;                      // of what is written: [taps * pixel rows][pixels of one], or an image
+    nn__block_t all;                    // of output pixels
 } nn__columns_t;
 
-TENSOR__FN void nn__columns_task(void *arg, int64_t task, int worker) {
+TENSOR__FN void nn__im2col_task(void *arg, int64_t task, int worker) {
     const nn__columns_t *v = (const nn__columns_t *)arg;
-    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes), plane = nn__volume(v->g.in);
-    int64_t column = nn__volume(v->g.kernel) * nn__volume(v->g.out);
+    const int64_t plane = nn__volume(v->g.in), rows = v->g.out[1], es = (int64_t)nn__es(v->to->dtype);
+    nn__block_t b;
+    int64_t i, end = nn__cut_task(&v->cut, task, &i, &b);
     (void)worker;
     for (; i < end; i++) {
-        if (!v->back) {
-            nn__im2col(nn__at(v->from, i * plane), nn__at(v->to, i * column), &v->g, nn__es(v->to->dtype), 1,
-                       &v->b);
+        char *to = nn__at(v->to, i * v->cut.lines * v->cut.width);
+        for (int64_t r = b.r0; r < b.r1;) {
+            const int64_t tap = r / rows;
+            nn__block_t part = b;
+            part.r0 = r % rows;
+            part.r1 = nn__min(rows, part.r0 + b.r1 - r);
+            int64_t taps = 1;
+            if (part.r0 == 0 && part.r1 == rows) { taps = (b.r1 - r) / rows; }
+            nn__im2col(nn__at(v->from, i * plane), to + (r * v->cut.width + b.x0) * es, &v->g, (size_t)es,
+                       tap, tap + taps, &part);
+            r += taps * (part.r1 - part.r0);
+        }
+    }
+}
+
+// The first output of dim d whose tap k is not before the position `at` of the image.
+TENSOR__FN int64_t nn__output_from(const nn__window_t *g, int d, int64_t k, int64_t at) {
+    const int64_t from = at + g->pad[d] - k * g->dilation[d];
+    return from > 0 ? nn__min(nn__ceil(from, g->stride[d]), g->out[d]) : 0;
+}
+
+// The block b of plane i of images, from all taps that meet it.
+TENSOR__FN void nn__col2im_block(const nn__columns_t *v, int64_t i, const nn__block_t *b) {
+    const nn__window_t *g = &v->g;
+    const int64_t wide = g->out[2], pixels = g->out[1] * wide;
+    for (int64_t k = 0; k < g->kernel[1] * g->kernel[2]; k++) {
+        const int64_t kx = k % g->kernel[2];
+        nn__block_t part;
+        part.r0 = nn__output_from(g, 1, k / g->kernel[2], b->r0);
+        part.r1 = nn__output_from(g, 1, k / g->kernel[2], b->r1);
+        if (part.r0 == part.r1) {           // nor does any other tap of this line
+            k += g->kernel[2] - 1;
             continue;
         }
-        NN__DO(v->k, fill)(nn__at(v->to, i * plane), 0, plane);
-        NN__DO(v->k, col2im)(nn__at(v->from, i * column), nn__at(v->to, i * plane), &v->g, 1, &v->b);
+        part.x0 = nn__output_from(g, 2, kx, b->x0);
+        part.x1 = nn__output_from(g, 2, kx, b->x1);
+        NN__DO(v->k, col2im)(nn__at(v->from, (i * g->kernel[1] * g->kernel[2] + k) * pixels + part.r0 * wide +
+                                    part.x0), wide,
+                             nn__at(v->to, i * nn__volume(g->in)), g, 1, k, k + 1, &part);
+    }
+}
+
+TENSOR__FN void nn__col2im_task(void *arg, int64_t task, int worker) {
+    const nn__columns_t *v = (const nn__columns_t *)arg;
+    const int64_t plane = nn__volume(v->g.in), taps = v->g.kernel[1] * v->g.kernel[2];
+    nn__block_t b;
+    int64_t i, end = nn__cut_task(&v->cut, task, &i, &b);
+    (void)worker;
+    for (; i < end; i++) {
+        NN__DO(v->k, fill)(nn__at(v->to, i * plane + b.r0 * v->g.in[2] + b.x0), 0,
+                           (b.r1 - b.r0) * (b.x1 - b.x0));
+        if (v->cut.blocks > 1) {
+            nn__col2im_block(v, i, &b);
+        } else {
+            NN__DO(v->k, col2im)(nn__at(v->from, i * taps * v->all.r1 * v->all.x1), v->all.x1,
+                                 nn__at(v->to, i * plane), &v->g, 1, 0, taps, &v->all);
+        }
     }
 }
 
 TENSOR__FN int nn__cpu_columns(tensor_call_t *c) {
     nn__columns_t v;
+    const int back = c->row->id == NN_OP_COL2IM;
     v.k = nn__cpu(c->arg[0].dtype);
     v.from = &c->arg[0];
     v.to = &c->arg[1];
     v.g = c->p->window;
-    v.back = c->row->id == NN_OP_COL2IM;
-    v.b.r0 = v.b.x0 = 0;
-    v.b.r1 = v.g.out[0] * v.g.out[1];
-    v.b.x1 = v.g.out[2];
-    const tensor_arg_t *image = v.back ? v.to : v.from;
-    v.planes = image->dims[0] * image->dims[1];
-    v.per = nn__per(v.planes, nn__volume(v.g.kernel) * nn__volume(v.g.out));
-    nn__run(nn__ceil(v.planes, v.per), nn__columns_task, &v);
+    v.all.r0 = v.all.x0 = 0;
+    v.all.r1 = v.g.out[1];
+    v.all.x1 = v.g.out[2];
+    const tensor_arg_t *image = back ? v.to : v.from;
+    const int64_t planes = image->dims[0] * image->dims[1], taps = v.g.kernel[1] * v.g.kernel[2];
+    if (back) {
+        const int64_t cost = nn__ceil(taps * v.all.r1 * v.all.x1, nn__max(v.g.in[1] * v.g.in[2], 1)) + 1;
+        nn__cut(&v.cut, planes, v.g.in[1], v.g.in[2], cost);
+    } else {
+        nn__cut(&v.cut, planes, taps * v.all.r1, v.all.x1, 1);
+    }
+    nn__run(nn__cut_tasks(&v.cut), back ? nn__col2im_task : nn__im2col_task, &v);
     return TENSOR_OK;
 }
 
@@ -9982,83 +10259,300 @@ NN__FRONT(col2im, tensor_columns, a, nn__columns_call(NN__ROW(COL2IM), &a))
 // ------------------------------------------------------------------------------
 // >>impl-pool                                      MARK: pooling
 //
-// One plane after another; a window is cut at the padding. max_pool keeps the position of each maximum, for
-// its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops. Rejected: windows as
-// an unfolded copy.
+// Some planes, or a block of one, in a task; a window is cut at the padding. max_pool keeps the position of
+// each maximum, for its gradient and for unpooling. Adaptive, lp and integer pools are made of other ops.
+// Rejected: windows as an unfolded copy.
 // ------------------------------------------------------------------------------
+
+// In time slices, windows of more elements than a task may have are read in pieces, one after the other, with
+// what is known of a window after some of them.
+typedef struct nn__window_state_t {
+    double best, sum, line;             // the largest; the sum, and that of the last line
+    int64_t at;                         // where the largest is
+} nn__window_state_t;
 
 typedef struct nn__pool_t {
     const nn__cpu_t *k;
     nn__window_t g;
+    nn__cut_t cut;                  // of outputs, of a gradient of means: of inputs
     const tensor_arg_t *x, *y, *place;
-    int64_t planes, per, in, out;   // planes, planes per task, elements of an input and an output plane
-    void (*plane)(const struct nn__pool_t *v, char *x, char *y, int32_t *place);
+    int64_t in, out;                // elements of an input and an output plane
+    int64_t taps;                   // elements of a window
+    int64_t pieces, parts, lines, wide;     // in time slices: of a window, of a line, and the size of a piece
+    int64_t planes, per, round;     // of a gradient of maxima: planes, those of a task, the piece of each
+    nn__window_state_t *state;
+    void (*block)(const struct nn__pool_t *v, int64_t i, const nn__block_t *b);     // of outputs of plane i
 } nn__pool_t;
+
+// Plane i of x, y and place.
+TENSOR__FN char *nn__pool_x(const nn__pool_t *v, int64_t i) { return nn__at(v->x, i * v->in); }
+TENSOR__FN char *nn__pool_y(const nn__pool_t *v, int64_t i) { return nn__at(v->y, i * v->out); }
+TENSOR__FN int32_t *nn__pool_place(const nn__pool_t *v, int64_t i) {
+    return (int32_t *)v->place->data + i * v->out;
+}
+
+// Elements of a window along dim d, at most.
+TENSOR__FN int64_t nn__window_most(const nn__window_t *g, int d) {
+    if (g->mode == NN_POOL_ADAPTIVE) { return nn__min(g->in[d] / nn__max(g->out[d], 1) + 2, g->in[d]); }
+    return nn__min(g->kernel[d], g->in[d]);
+}
+
+// place: NULL for the mean. -> planes
+TENSOR__FN int64_t nn__pool_begin(nn__pool_t *v, const tensor_call_t *c, const tensor_arg_t *x,
+                                  const tensor_arg_t *y, const tensor_arg_t *place) {
+    v->k = nn__cpu(x->dtype);
+    v->g = c->p->window;
+    v->x = x;
+    v->y = y;
+    v->place = place;
+    v->in = nn__volume(v->g.in);
+    v->out = nn__volume(v->g.out);
+    v->taps = 1;
+    for (int d = 0; d < 3; d++) { v->taps *= nn__max(nn__window_most(&v->g, d), 1); }
+    if (v->out) { return y->numel / v->out; }
+    return v->in ? x->numel / v->in : 0;    // no outputs: a gradient of zeros
+}
+
+TENSOR__FN void nn__max_pool_block(const nn__pool_t *v, int64_t i, const nn__block_t *b) {
+    NN__DO(v->k, max_pool)(nn__pool_x(v, i), nn__pool_y(v, i), nn__pool_place(v, i), &v->g, b);
+}
+
+TENSOR__FN void nn__avg_pool_block(const nn__pool_t *v, int64_t i, const nn__block_t *b) {
+    NN__DO(v->k, avg_pool)(nn__pool_x(v, i), nn__pool_y(v, i), &v->g, b);
+}
 
 TENSOR__FN void nn__pool_task(void *arg, int64_t task, int worker) {
     const nn__pool_t *v = (const nn__pool_t *)arg;
-    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
+    nn__block_t b;
+    int64_t i, end = nn__cut_task(&v->cut, task, &i, &b);
     (void)worker;
-    for (; i < end; i++) {
-        int32_t *place = v->place ? (int32_t *)v->place->data + i * v->out : NULL;
-        v->plane(v, nn__at(v->x, i * v->in), nn__at(v->y, i * v->out), place);
-    }
+    for (; i < end; i++) { v->block(v, i, &b); }
 }
 
-// place: NULL for the mean.
-TENSOR__FN int nn__pool(const tensor_call_t *c, const tensor_arg_t *x, const tensor_arg_t *y,
-                        const tensor_arg_t *place,
-                        void (*plane)(const nn__pool_t *v, char *x, char *y, int32_t *place)) {
-    nn__pool_t v;
-    v.k = nn__cpu(x->dtype);
-    v.g = c->p->window;
-    v.x = x;
-    v.y = y;
-    v.place = place;
-    v.plane = plane;
-    v.in = nn__volume(v.g.in);
-    v.out = nn__volume(v.g.out);
-    v.planes = v.out ? y->numel / v.out : 0;
-    if (!v.out && v.in) { v.planes = x->numel / v.in; }  // no outputs: a gradient of zeros
-    v.per = nn__per(v.planes, v.in + v.out * 4);
-    nn__run(nn__ceil(v.planes, v.per), nn__pool_task, &v);
+// A piece of a window: some lines of the window, or a part of one.
+typedef struct nn__window_piece_t {
+    int64_t o, plane, n;                // output o of a plane; n elements count
+    int64_t from[3], to[3];             // the window
+    int64_t line, end, high;            // of its lines, of which `high` are in each of its planes
+    int64_t x0, x1;
+    int first, last;                    // of the window
+} nn__window_piece_t;
+
+TENSOR__FN nn__window_piece_t nn__window_piece(const nn__pool_t *v, int64_t task) {
+    const nn__window_t *g = &v->g;
+    nn__window_piece_t q;
+    int64_t k = task % v->pieces, lines[2];
+    q.o = task / v->pieces % v->out;
+    q.plane = task / v->pieces / v->out;
+    q.n = nn__window_at(g, 0, q.o / g->out[2] / g->out[1], &q.from[0], &q.to[0]);
+    q.n *= nn__window_at(g, 1, q.o / g->out[2] % g->out[1], &q.from[1], &q.to[1]);
+    q.n *= nn__window_at(g, 2, q.o % g->out[2], &q.from[2], &q.to[2]);
+    for (int d = 0; d < 2; d++) { lines[d] = nn__ceil(nn__max(q.to[d] - q.from[d], 0), g->dilation[d]); }
+    q.high = lines[1];
+    q.line = k / v->parts * v->lines;
+    q.end = nn__min(q.line + v->lines, lines[0] * lines[1]);
+    q.x0 = q.from[2] + k % v->parts * v->wide * g->dilation[2];
+    q.x1 = nn__min(q.x0 + v->wide * g->dilation[2], q.to[2]);
+    q.first = k == 0;
+    q.last = k == v->pieces - 1;
+    return q;
+}
+
+// The number of the first element of a line of the plane.
+TENSOR__FN int64_t nn__window_line(const nn__pool_t *v, const nn__window_piece_t *q, int64_t line) {
+    const nn__window_t *g = &v->g;
+    const int64_t z = q->from[0] + line / q->high * g->dilation[0];
+    return (z * g->in[1] + q->from[1] + line % q->high * g->dilation[1]) * g->in[2];
+}
+
+TENSOR__FN void nn__max_piece(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const nn__window_piece_t q = nn__window_piece(v, task);
+    const char *x = nn__pool_x(v, q.plane);
+    char *y = nn__pool_y(v, q.plane) + q.o * (int64_t)nn__es(v->y->dtype);
+    nn__window_state_t s = *v->state;
+    (void)worker;
+    if (q.first) {
+        s.best = -INFINITY;
+        s.at = -1;
+    }
+    for (int64_t l = q.line; l < q.end; l++) {
+        const int64_t line = nn__window_line(v, &q, l);
+        for (int64_t i = line + q.x0; i < line + q.x1; i += v->g.dilation[2]) {
+            const double here = nn__value(x, v->x->dtype, i);
+            if (here > s.best || here != here || s.at < 0) {
+                s.best = here;
+                s.at = i;
+            }
+        }
+    }
+    *v->state = s;
+    if (!q.last) { return; }
+    nn__pool_place(v, q.plane)[q.o] = (int32_t)nn__max(s.at, 0);
+    nn__store(y, v->y->dtype, 0, s.best);
+}
+
+// Sums as the kernel makes them, whose lines are sums of leaves.
+TENSOR__FN void nn__avg_piece(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const nn__window_piece_t q = nn__window_piece(v, task);
+    const int64_t es = (int64_t)nn__es(v->x->dtype), step = v->parts > 1 ? v->k->leaf : nn__max(v->wide, 1);
+    const char *x = nn__pool_x(v, q.plane);
+    nn__window_state_t s = *v->state;
+    (void)worker;
+    if (q.n <= 32) {                        // the kernel adds these in another way
+        nn__block_t b;
+        b.r0 = q.o / v->g.out[2];
+        b.r1 = b.r0 + 1;
+        b.x0 = q.o % v->g.out[2];
+        b.x1 = b.x0 + 1;
+        if (q.first) { nn__avg_pool_block(v, q.plane, &b); }
+        return;
+    }
+    if (q.first) { s.sum = 0; }
+    for (int64_t l = q.line; l < q.end; l++) {
+        const int64_t line = nn__window_line(v, &q, l);
+        if (q.x0 == q.from[2]) { s.line = 0; }
+        for (int64_t i = q.x0; i < q.x1; i += step) {
+            s.line += NN__DO(v->k, dot)(x + (line + i) * es, NULL, nn__min(step, q.x1 - i));
+        }
+        if (q.x0 + v->wide >= q.from[2] + v->parts * v->wide) { s.sum += s.line; }
+    }
+    *v->state = s;
+    if (!q.last) { return; }
+    const double by = (double)(v->g.divisor ? v->g.divisor : q.n);
+    s.sum = v->y->dtype == TENSOR_F64 ? s.sum / by : (double)((float)s.sum / (float)by);
+    nn__store(nn__pool_y(v, q.plane), v->y->dtype, q.o, s.sum);
+}
+
+// Runs the tasks of a pool: blocks of outputs, or the pieces of long windows.
+TENSOR__FN int nn__pool_run(nn__pool_t *v, const tensor_call_t *c, int64_t planes, tensor__task_fn piece) {
+    const nn__window_t *g = &v->g;
+    const int64_t wide = nn__window_most(g, 2);
+    v->state = v->taps > NN__SCALAR ? (nn__window_state_t *)TENSOR__(slice_room)() : NULL;
+    if (!v->state) {
+        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2], v->taps + 4);
+        if (v->out) { nn__run(nn__cut_tasks(&v->cut), nn__pool_task, v); }
+        return TENSOR_OK;
+    }
+    v->wide = wide;
+    if (wide > NN__SCALAR) { v->wide = NN__SCALAR / v->k->leaf * v->k->leaf; }
+    v->parts = nn__ceil(wide, v->wide);
+    v->lines = nn__max(NN__SCALAR / v->wide, 1);
+    v->pieces = nn__ceil(nn__window_most(g, 0) * nn__window_most(g, 1), v->lines) * v->parts;
+    TENSOR__(in_order)(c->thread, planes * v->out * v->pieces, piece, v);
     return TENSOR_OK;
 }
 
-TENSOR__FN void nn__max_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    if (v->out) { NN__DO(v->k, max_pool)(x, y, place, &v->g); }
-}
-
-TENSOR__FN void nn__max_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    NN__DO(v->k, fill)(x, 0, v->in);
-    if (v->out) { NN__DO(v->k, max_unpool)(y, place, x, v->out); }
-}
-
-TENSOR__FN void nn__avg_pool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    (void)place;
-    if (v->out) { NN__DO(v->k, avg_pool)(x, y, &v->g, 0); }
-}
-
-TENSOR__FN void nn__avg_unpool_plane(const nn__pool_t *v, char *x, char *y, int32_t *place) {
-    (void)place;
-    NN__DO(v->k, fill)(x, 0, v->in);
-    if (v->out) { NN__DO(v->k, avg_pool)(x, y, &v->g, 1); }
-}
-
 TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[0], &c->arg[1], &c->arg[2], nn__max_pool_plane);
-}
-
-TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[2], &c->arg[0], &c->arg[1], nn__max_unpool_plane);
+    nn__pool_t v;
+    const int64_t planes = nn__pool_begin(&v, c, &c->arg[0], &c->arg[1], &c->arg[2]);
+    v.block = nn__max_pool_block;
+    return nn__pool_run(&v, c, planes, nn__max_piece);
 }
 
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[0], &c->arg[1], NULL, nn__avg_pool_plane);
+    nn__pool_t v;
+    const int64_t planes = nn__pool_begin(&v, c, &c->arg[0], &c->arg[1], NULL);
+    v.block = nn__avg_pool_block;
+    return nn__pool_run(&v, c, planes, nn__avg_piece);
+}
+
+// Elements of the gradient of x, as many as a task in a time slice clears.
+TENSOR__FN void nn__unpool_clear(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const int64_t i = task * NN__SCALAR;
+    (void)worker;
+    NN__DO(v->k, fill)(nn__at(v->x, i), 0, nn__min(NN__SCALAR, v->x->numel - i));
+}
+
+// Some planes, or in a round the same piece of each.
+TENSOR__FN void nn__max_unpool_task(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    int64_t i = task * v->per, end = nn__min(i + v->per, v->planes);
+    const int64_t from = nn__max(v->round, 0) * v->wide, n = nn__min(v->wide, v->out - from);
+    (void)worker;
+    for (; i < end; i++) {
+        if (v->round < 0) { NN__DO(v->k, fill)(nn__pool_x(v, i), 0, v->in); }
+        if (!v->out) { continue; }
+        NN__DO(v->k, max_unpool)(nn__pool_y(v, i) + from * (int64_t)nn__es(v->y->dtype),
+                                 nn__pool_place(v, i) + from, nn__pool_x(v, i), n);
+    }
+}
+
+TENSOR__FN int nn__cpu_max_unpool(tensor_call_t *c) {
+    nn__pool_t v;
+    v.planes = nn__pool_begin(&v, c, &c->arg[2], &c->arg[0], &c->arg[1]);
+    v.per = nn__per(v.planes, v.in + v.out * 4);
+    v.wide = v.out;
+    v.round = -1;
+    if (!nn__in_time_slices()) {
+        nn__run(nn__ceil(v.planes, v.per), nn__max_unpool_task, &v);
+        return TENSOR_OK;
+    }
+    v.wide = nn__min(v.out, NN__SCALAR / 4);
+    v.per = nn__max(nn__min(v.per, NN__SCALAR / 4 / nn__max(v.wide, 1)), 1);
+    nn__run(nn__ceil(v.x->numel, NN__SCALAR), nn__unpool_clear, &v);
+    for (v.round = 0; v.round * v.wide < v.out; v.round++) {
+        nn__run(nn__ceil(v.planes, v.per), nn__max_unpool_task, &v);
+    }
+    return TENSOR_OK;
+}
+
+// The first window along dim d that ends behind the position `at`, or begins there or behind it.
+TENSOR__FN int64_t nn__window_first(const nn__window_t *g, int d, int64_t at, int ends) {
+    int64_t low = 0, high = g->out[d], from, to;
+    while (low < high) {
+        const int64_t mid = (low + high) / 2;
+        (void)nn__window_at(g, d, mid, &from, &to);
+        if (ends ? to > at : from >= at) {
+            high = mid;
+        } else {
+            low = mid + 1;
+        }
+    }
+    return low;
+}
+
+// The outputs whose windows meet a block of the image, and some that do not.
+TENSOR__FN nn__block_t nn__windows_that_meet(const nn__window_t *g, const nn__block_t *b) {
+    const int64_t z0 = b->r0 / g->in[1], z1 = (b->r1 - 1) / g->in[1] + 1;
+    nn__block_t to;
+    to.r0 = nn__window_first(g, 0, z0, 1) * g->out[1];
+    to.r1 = nn__window_first(g, 0, z1, 0) * g->out[1];
+    if (z1 - z0 == 1 && to.r0 < to.r1) {
+        to.r0 += nn__window_first(g, 1, b->r0 - z0 * g->in[1], 1);
+        to.r1 += nn__window_first(g, 1, b->r1 - z0 * g->in[1], 0) - g->out[1];
+    }
+    to.x0 = nn__window_first(g, 2, b->x0, 1);
+    to.x1 = nn__window_first(g, 2, b->x1, 0);
+    return to;
+}
+
+TENSOR__FN void nn__avg_unpool_task(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const int64_t es = (int64_t)nn__es(v->x->dtype);
+    nn__block_t b, outputs;
+    int64_t i, end = nn__cut_task(&v->cut, task, &i, &b);
+    (void)worker;
+    outputs.r0 = outputs.x0 = 0;
+    outputs.r1 = v->g.out[0] * v->g.out[1];
+    outputs.x1 = v->g.out[2];
+    if (v->cut.blocks > 1) { outputs = nn__windows_that_meet(&v->g, &b); }
+    for (; i < end; i++) {
+        char *x = nn__pool_x(v, i);
+        NN__DO(v->k, fill)(x + (b.r0 * v->g.in[2] + b.x0) * es, 0, (b.r1 - b.r0) * (b.x1 - b.x0));
+        if (v->out) { NN__DO(v->k, avg_unpool)(x, nn__pool_y(v, i), &v->g, &outputs, &b); }
+    }
 }
 
 TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
-    return nn__pool(c, &c->arg[1], &c->arg[0], NULL, nn__avg_unpool_plane);
+    nn__pool_t v;
+    const int64_t planes = nn__pool_begin(&v, c, &c->arg[1], &c->arg[0], NULL);
+    const int64_t cost = nn__ceil(v.out * (v.taps + 4), nn__max(v.in, 1)) + 1;
+    nn__cut(&v.cut, planes, v.g.in[0] * v.g.in[1], v.g.in[2], cost);
+    if (v.in) { nn__run(nn__cut_tasks(&v.cut), nn__avg_unpool_task, &v); }
+    return TENSOR_OK;
 }
 
 // A pooling op of x (and of places, for max's gradient) with a result of `dims`, as many as x has. places:
@@ -11640,6 +12134,7 @@ typedef struct nn__attention_t {
     int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
     int64_t round;                      // of a gradient: which block of each head is next, -1 = all of them
     int causal, dtype;
+    int parts;                          // in time slices: the products of a block are long, and have tasks
     double scale;
     size_t es;
     char *scratch;
@@ -11721,6 +12216,31 @@ TENSOR__FN char *nn__head(const tensor_arg_t *a, int64_t head, int64_t t) {
     return nn__at(a, offset);
 }
 
+// A block of queries of a head, or what a task of it needs.
+typedef struct nn__attention_block_t {
+    const nn__attention_t *v;
+    int64_t head, t, n, keys;           // queries t .. t + n - 1
+    char *tile, *d;                     // scores; of a gradient: those of the output's
+    double *sum;                        // of each row's exponentials
+    int64_t per;                        // rows of a task
+    const tensor_arg_t *from;           // rows that are transposed
+} nn__attention_block_t;
+
+// Runs the tasks, or does them in the calling task.
+TENSOR__FN void nn__attention_tasks(nn__attention_block_t *b, int64_t tasks, tensor__task_fn fn) {
+    if (b->v->parts) {
+        nn__run(tasks, fn, b);
+        return;
+    }
+    for (int64_t i = 0; i < tasks; i++) { fn(b, i, 0); }
+}
+
+// The same for n rows, each of which is so long.
+TENSOR__FN void nn__attention_rows(nn__attention_block_t *b, int64_t n, int64_t length, tensor__task_fn fn) {
+    b->per = b->v->parts ? nn__max(1, nn__min(n, NN__SCALAR / nn__max(length, 1))) : nn__max(n, 1);
+    nn__attention_tasks(b, nn__ceil(n, b->per), fn);
+}
+
 // c (+)= a b; a and b are rows of heads (their own strides; bt: b transposed) or tiles (NULL argument).
 TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *g, const tensor_arg_t *a,
                                       const tensor_arg_t *b, int bt, char *scratch) {
@@ -11733,15 +12253,34 @@ TENSOR__FN void nn__attention_product(const nn__attention_t *v, tensor__gemm_t *
         g->bcs = b->strides[b->ndim - 1 - bt];
     }
     g->scratch = scratch;
-    TENSOR__(gemm)(g, v->dtype);
+    if (v->parts) {
+        nn__multiply(g, v->dtype);
+    } else {
+        TENSOR__(gemm)(g, v->dtype);
+    }
+}
+
+TENSOR__FN void nn__attention_transpose(void *arg, int64_t task, int worker) {
+    const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
+    const tensor_arg_t *a = b->from;
+    const int64_t first = task * b->per;
+    (void)worker;
+    NN__DO(b->v->k, transpose)(nn__min(b->per, b->keys - first), a->dims[a->ndim - 1],
+                               (const float *)(const void *)nn__head(a, b->head, first),
+                               a->strides[a->ndim - 2], (float *)(void *)b->tile + first, b->v->pitch);
 }
 
 // The first `keys` rows of a head, transposed at `to`. -> NULL: the products read them as they are
 TENSOR__FN const char *nn__attention_transposed(const nn__attention_t *v, const tensor_arg_t *a, int64_t head,
                                           int64_t keys, char *to) {
     if (!v->transposed || a->strides[a->ndim - 1] != 1) { return NULL; }
-    NN__DO(v->k, transpose)(keys, a->dims[a->ndim - 1], (const float *)(const void *)nn__head(a, head, 0),
-                       a->strides[a->ndim - 2], (float *)(void *)to, v->pitch);
+    nn__attention_block_t b;
+    b.v = v;
+    b.from = a;
+    b.head = head;
+    b.keys = keys;
+    b.tile = to;
+    nn__attention_rows(&b, keys, a->dims[a->ndim - 1], nn__attention_transpose);
     return to;
 }
 
@@ -11756,39 +12295,76 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_
     nn__attention_product(v, &g, a, transposed ? NULL : b, 1, scratch);
 }
 
+// Some rows of exponentials.
+TENSOR__FN void nn__attention_attend(void *arg, int64_t task, int worker) {
+    const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
+    const nn__attention_t *v = b->v;
+    const int64_t end = nn__min((task + 1) * b->per, b->n);
+    double lse;
+    (void)worker;
+    for (int64_t i = task * b->per; i < end; i++) {
+        int64_t valid = v->causal ? nn__min(b->keys, b->t + i + 1) : b->keys;
+        char *row = b->tile + i * b->keys * (int64_t)v->es;
+        b->sum[i] = NN__DO(v->k, attend)(row, valid, b->keys, v->scale, &lse);
+        nn__store(v->lse->data, v->dtype, b->head * v->t + b->t + i, lse);
+    }
+}
+
+TENSOR__FN void nn__attention_divide(void *arg, int64_t task, int worker) {
+    const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
+    const nn__attention_t *v = b->v;
+    char *y = nn__at(v->y, (b->head * v->t + b->t) * v->ev);
+    const int64_t end = nn__min((task + 1) * b->per, b->n);
+    (void)worker;
+    for (int64_t i = task * b->per; i < end; i++) {
+        NN__DO(v->k, scale)(y + i * v->ev * (int64_t)v->es, b->sum[i] > 0 ? 1 / b->sum[i] : b->sum[i], v->ev);
+    }
+}
+
 TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     int64_t head = task / v->blocks, t = task % v->blocks * NN__QUERIES, end = nn__min(t + NN__QUERIES, v->t);
-    int64_t n, keys = v->causal ? nn__min(v->s, end) : v->s;
+    int64_t keys = v->causal ? nn__min(v->s, end) : v->s;
     char *tile = v->scratch + v->worker * (uint64_t)worker, *room = tile + v->tile;
     char *scratch = room + v->transposed;
     const char *transposed = nn__attention_transposed(v, v->key, head, keys, room);
-    double sum[NN__BLOCK], lse;
-
-    for (; t < end; t += n) {
-        char *y = nn__at(v->y, (head * v->t + t) * v->ev);
-        n = nn__min(v->rows, end - t);
-        keys = v->causal ? nn__min(v->s, t + n) : v->s;
-        nn__attention_scores(v, v->q, v->key, transposed, head, t, n, keys, tile, scratch);
-        for (int64_t i = 0; i < n; i++) {
-            int64_t valid = v->causal ? nn__min(keys, t + i + 1) : keys;
-            sum[i] = NN__DO(v->k, attend)(tile + i * keys * (int64_t)v->es, valid, keys, v->scale, &lse);
-            nn__store(v->lse->data, v->dtype, head * v->t + t + i, lse);
-        }
-        tensor__gemm_t g = nn__product(n, v->ev, keys);
+    double sum[NN__BLOCK];
+    nn__attention_block_t b;
+    b.v = v;
+    b.head = head;
+    b.tile = tile;
+    b.sum = v->parts ? (double *)TENSOR__(slice_room)() : sum;
+    for (; t < end; t += b.n) {
+        b.t = t;
+        b.n = nn__min(v->rows, end - t);
+        b.keys = v->causal ? nn__min(v->s, t + b.n) : v->s;
+        nn__attention_scores(v, v->q, v->key, transposed, head, t, b.n, b.keys, tile, scratch);
+        nn__attention_rows(&b, b.n, b.keys, nn__attention_attend);
+        tensor__gemm_t g = nn__product(b.n, v->ev, b.keys);
         g.a = tile;
         g.b = nn__head(v->v, head, 0);
-        g.c = y;
+        g.c = nn__at(v->y, (head * v->t + t) * v->ev);
         nn__attention_product(v, &g, NULL, v->v, 0, scratch);
-        for (int64_t i = 0; i < n; i++) {
-            NN__DO(v->k, scale)(y + i * v->ev * (int64_t)v->es, sum[i] > 0 ? 1 / sum[i] : sum[i], v->ev);
-        }
+        nn__attention_rows(&b, b.n, v->ev, nn__attention_divide);
     }
+}
+
+// Runs the tasks, each of which has products of m rows. Those that are done in time slices and are long come
+// one after the other, and are interrupted between their parts. -> 0 if they are not, and it did not
+TENSOR__FN int nn__attention_by_parts(nn__attention_t *v, int64_t tasks, int64_t m, tensor__task_fn fn) {
+    const double work = (double)m * (double)v->s * (double)(v->e + v->ev);
+    v->parts = nn__in_time_slices() && work >= 2.0 * NN__PART;
+    for (int64_t i = -1; v->parts && TENSOR__(next_stage)(&i) && i < tasks;) { fn(v, i, 0); }
+    return v->parts;
 }
 
 TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
-    if (v->y->numel || v->lse->numel) { nn__run(v->heads * v->blocks, nn__attention_task, v); }
+    const int64_t tasks = v->heads * v->blocks;
+    if (!v->y->numel && !v->lse->numel) { return TENSOR_OK; }
+    if (!nn__attention_by_parts(v, tasks, nn__min(v->t, NN__QUERIES), nn__attention_task)) {
+        nn__run(tasks, nn__attention_task, v);
+    }
     return TENSOR_OK;
 }
 
@@ -11805,6 +12381,30 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 
+// Some rows of P and D.
+TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
+    const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
+    const nn__attention_t *v = b->v;
+    const int64_t end = nn__min((task + 1) * b->per, b->n);
+    (void)worker;
+    for (int64_t i = task * b->per; i < end; i++) {
+        const int64_t t = b->t + i, row = b->head * v->t + t, at = i * b->keys * (int64_t)v->es;
+        double delta = NN__DO(v->k, dot)(nn__head(v->g, b->head, t), nn__at(v->y, row * v->ev), v->ev);
+        NN__DO(v->k, attend_back)(b->tile + at, b->d + at, v->causal ? nn__min(b->keys, t + 1) : b->keys,
+                                  b->keys, v->scale, nn__value(v->lse->data, v->dtype, row), delta);
+    }
+}
+
+// Some gradients of the keys that no query sees, which are from `keys` on.
+TENSOR__FN void nn__attention_clear(void *arg, int64_t task, int worker) {
+    const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
+    const nn__attention_t *v = b->v;
+    const int64_t first = b->keys + task * b->per, n = nn__min(b->per, v->s - first);
+    (void)worker;
+    NN__DO(v->k, fill)(nn__head(v->dk, b->head, first), 0, n * v->e);
+    NN__DO(v->k, fill)(nn__head(v->dv, b->head, first), 0, n * v->ev);
+}
+
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
 // the last one, which sees the most keys, to the first; where there are rounds, one of them in each.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
@@ -11816,20 +12416,21 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
     const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
     scratch += 2 * v->transposed;
-    if (t == first) {
-        NN__DO(v->k, fill)(nn__head(v->dk, head, last), 0, (v->s - last) * v->e);
-        NN__DO(v->k, fill)(nn__head(v->dv, head, last), 0, (v->s - last) * v->ev);
-    }
+    nn__attention_block_t b;
+    b.v = v;
+    b.head = head;
+    b.keys = last;
+    b.tile = p;
+    b.d = d;
+    if (t == first) { nn__attention_rows(&b, v->s - last, v->e + v->ev, nn__attention_clear); }
     for (; t >= stop; t -= v->rows) {
         int64_t n = nn__min(v->rows, v->t - t), keys = v->causal ? nn__min(v->s, t + n) : v->s;
         nn__attention_scores(v, v->q, v->key, keyt, head, t, n, keys, p, scratch);
         nn__attention_scores(v, v->g, v->v, vt, head, t, n, keys, d, scratch);
-        for (int64_t i = 0; i < n; i++) {
-            int64_t row = head * v->t + t + i, at = i * keys * (int64_t)v->es;
-            double delta = NN__DO(v->k, dot)(nn__head(v->g, head, t + i), nn__at(v->y, row * v->ev), v->ev);
-            NN__DO(v->k, attend_back)(p + at, d + at, v->causal ? nn__min(keys, t + i + 1) : keys, keys,
-                                      v->scale, nn__value(v->lse->data, v->dtype, row), delta);
-        }
+        b.t = t;
+        b.n = n;
+        b.keys = keys;
+        nn__attention_rows(&b, n, 2 * keys, nn__attention_attend_back);
         nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
         nn__attention_sum(v, d, v->q, v->dk, head, t, n, keys, t < first, scratch);
         tensor__gemm_t m = nn__product(n, v->e, keys);
@@ -11844,6 +12445,9 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
     nn__attention_t *v = nn__attention_planned(c);
     if (!v->dq->numel && !v->dk->numel && !v->dv->numel) { return TENSOR_OK; }
     v->round = -1;
+    if (nn__attention_by_parts(v, v->heads, 2 * nn__min(v->t, v->rows), nn__attention_back_task)) {
+        return TENSOR_OK;
+    }
     if (!nn__in_time_slices()) {
         nn__run(v->heads, nn__attention_back_task, v);
         return TENSOR_OK;
@@ -14086,8 +14690,8 @@ NN__LOSS_OF(poisson_nll_loss, tensor_poisson_nll_loss, a, "input target", 2, 3, 
 // >>impl-ctc                                       MARK: connectionist temporal classification
 //
 // Log-space forward and backward sums over the blank-separated labels of an item (2 L + 1 states). Items are
-// divided over threads. An item without a path has the loss infinity, or 0 with zero_infinity. Rejected:
-// probabilities with rescaling (they underflow within a step of long items).
+// divided over threads; time slices end between steps. An item without a path has the loss infinity, or 0
+// with zero_infinity. Rejected: probabilities with rescaling (they underflow within a step of long items).
 // ------------------------------------------------------------------------------
 
 typedef struct nn__ctc_t {
@@ -14095,6 +14699,8 @@ typedef struct nn__ctc_t {
     int64_t t, n, classes, states;   // states: room for each item
     size_t worker;                   // doubles of scratch
     double *work;                    // the scratch after the plan
+    int64_t stage, each, rounds;     // in time slices: the next stage, steps of one, stages of a pass
+    int64_t group;                   // items that are done at a time
 } nn__ctc_t;
 
 TENSOR__FN void nn__ctc_plan(nn__ctc_t *v, const tensor_call_t *c) {
@@ -14159,12 +14765,12 @@ TENSOR__INLINE double nn__ctc_log_prob(const nn__ctc_item_t *q, int64_t t, int64
 }
 
 // alpha[s]: the log of the probability of all paths to state s at step t, of every t if the gradient needs
-// them. -> the loss
-TENSOR__FN double nn__ctc_forward(const nn__ctc_item_t *q, int64_t every) {
-    double *row = q->alpha;
-    for (int64_t t = 0; t < q->length; t++) {
-        const double *old = row;
-        if (t > 0 && every) { row += q->v->states; }
+// them; from step `from` on.
+TENSOR__FN void nn__ctc_forward(const nn__ctc_item_t *q, int64_t from, int64_t end) {
+    const int64_t apart = q->c->p->ctc.with_grad ? q->v->states : 0;
+    for (int64_t t = from; t < nn__min(end, q->length); t++) {
+        double *row = q->alpha + t * apart;
+        const double *old = t > 0 ? row - apart : row;
         for (int64_t s = q->states - 1; s >= 0; s--) {      // downwards: row may be the same as old
             double a = s < 2 && t == 0 ? 0 : -INFINITY;
             if (t > 0) {
@@ -14175,6 +14781,11 @@ TENSOR__FN double nn__ctc_forward(const nn__ctc_item_t *q, int64_t every) {
             row[s] = a + nn__ctc_log_prob(q, t, nn__ctc_label(q->c, q->first, s));
         }
     }
+}
+
+TENSOR__FN double nn__ctc_loss(const nn__ctc_item_t *q) {
+    const double *row = q->alpha;
+    if (q->length > 0 && q->c->p->ctc.with_grad) { row += (q->length - 1) * q->v->states; }
     double before = q->states > 1 ? row[q->states - 2] : -INFINITY;
     if (q->length > 0) { return -nn__log_add(row[q->states - 1], before); }
     return q->states > 1 ? INFINITY : 0;
@@ -14198,10 +14809,11 @@ TENSOR__FN void nn__ctc_step_back(const nn__ctc_item_t *q, int64_t t) {
     }
 }
 
-TENSOR__FN void nn__ctc_backward(const nn__ctc_item_t *q, double loss) {
+// The steps end - 1 down to `from`.
+TENSOR__FN void nn__ctc_backward(const nn__ctc_item_t *q, double loss, int64_t from, int64_t end) {
     const tensor_arg_t *dx = &q->c->arg[5];
     int64_t classes = q->v->classes;
-    for (int64_t t = q->v->t - 1; t >= 0; t--) {
+    for (int64_t t = end - 1; t >= from; t--) {
         int64_t at = (t * q->v->n + q->n) * classes;
         if (t >= q->length || loss == INFINITY) {
             double fill = t < q->length && !q->c->p->ctc.zero_infinity ? (double)NAN : 0;
@@ -14216,10 +14828,9 @@ TENSOR__FN void nn__ctc_backward(const nn__ctc_item_t *q, double loss) {
     }
 }
 
-TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
-    const nn__ctc_t *v = (const nn__ctc_t *)arg;
+// Item n, whose sums are in part `room` of the scratch.
+TENSOR__FN nn__ctc_item_t nn__ctc_item(const nn__ctc_t *v, int64_t n, int64_t room) {
     const tensor_call_t *c = v->c;
-    int64_t grad = c->p->ctc.with_grad, rows = grad ? v->t : 1;
     nn__ctc_item_t q;
     q.v = v;
     q.c = c;
@@ -14227,13 +14838,54 @@ TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
     q.first = nn__ctc_first(c, n);
     q.length = nn__index(&c->arg[2], n);
     q.states = 2 * nn__index(&c->arg[3], n) + 1;
-    q.alpha = v->work + (size_t)worker * v->worker;
-    q.beta = q.alpha + rows * v->states;
+    q.alpha = v->work + (size_t)room * v->worker;
+    q.beta = q.alpha + (c->p->ctc.with_grad ? v->t : 1) * v->states;
     q.sum = q.beta + v->states;
-    double loss = nn__ctc_forward(&q, grad);
-    int zero = loss == INFINITY && c->p->ctc.zero_infinity;
-    nn__store(c->arg[4].data, c->arg[0].dtype, n, zero ? 0 : loss);
-    if (grad) { nn__ctc_backward(&q, loss); }
+    return q;
+}
+
+// -> the loss
+TENSOR__FN double nn__ctc_store(const nn__ctc_item_t *q) {
+    const double loss = nn__ctc_loss(q);
+    int zero = loss == INFINITY && q->c->p->ctc.zero_infinity;
+    nn__store(q->c->arg[4].data, q->c->arg[0].dtype, q->n, zero ? 0 : loss);
+    return loss;
+}
+
+TENSOR__FN void nn__ctc_task(void *arg, int64_t n, int worker) {
+    const nn__ctc_t *v = (const nn__ctc_t *)arg;
+    const nn__ctc_item_t q = nn__ctc_item(v, n, worker);
+    nn__ctc_forward(&q, 0, v->t);
+    const double loss = nn__ctc_store(&q);
+    if (v->c->p->ctc.with_grad) { nn__ctc_backward(&q, loss, 0, v->t); }
+}
+
+// Some steps of an item of the group of this stage.
+TENSOR__FN void nn__ctc_steps(void *arg, int64_t task, int worker) {
+    const nn__ctc_t *v = (const nn__ctc_t *)arg;
+    const int64_t passes = v->c->p->ctc.with_grad ? 2 : 1, at = v->stage % (passes * v->rounds);
+    const int64_t first = v->stage / (passes * v->rounds) * v->group;
+    const nn__ctc_item_t q = nn__ctc_item(v, first + task, task);
+    (void)worker;
+    if (at < v->rounds) {
+        nn__ctc_forward(&q, at * v->each, (at + 1) * v->each);
+        if (at == v->rounds - 1) { (void)nn__ctc_store(&q); }
+        return;
+    }
+    const int64_t from = (2 * v->rounds - 1 - at) * v->each;
+    nn__ctc_backward(&q, nn__ctc_loss(&q), from, nn__min(from + v->each, v->t));
+}
+
+// In time slices: a few steps of some items at a time.
+TENSOR__FN void nn__ctc_stages(nn__ctc_t *v) {
+    v->group = nn__min(v->n, TENSOR__(thread_count)());
+    v->each = nn__max(1, NN__SCALAR / 32 / v->states);      // of a state, logarithms and exponentials
+    v->rounds = nn__max(1, nn__ceil(v->t, v->each));
+    const int64_t each = v->rounds * (v->c->p->ctc.with_grad ? 2 : 1);
+    const int64_t stages = v->n ? nn__ceil(v->n, v->group) * each : 0;
+    for (v->stage = -1; TENSOR__(next_stage)(&v->stage) && v->stage < stages;) {
+        nn__run(nn__min(v->group, v->n - v->stage / each * v->group), nn__ctc_steps, v);
+    }
 }
 
 TENSOR__END
@@ -14264,7 +14916,11 @@ TENSOR__FN int nn__cpu_ctc(tensor_call_t *c) {
     }
     nn__ctc_t *v = (nn__ctc_t *)c->scratch;
     v->work = (double *)(void *)nn__after_plan(c, sizeof *v);
-    nn__run(v->n, nn__ctc_task, v);
+    if (nn__in_time_slices()) {
+        nn__ctc_stages(v);
+    } else {
+        nn__run(v->n, nn__ctc_task, v);
+    }
     return TENSOR_OK;
 }
 

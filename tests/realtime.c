@@ -863,9 +863,24 @@ static const one_t ONES[] = {
     {"embedding of one row, gradient", 10}, {"embedding of many, gradient", 20},
     {"embedding, sums in double", 40}, {"index_select of a row", 3}, {"index_add of a row", 6},
     {"index_copy of a row", 6},
+    {"max_pool, gradient", 22}, {"max_pool of long windows, gradient", 7},
+    {"max_pool of a plane, gradient", 4}, {"max_pool of f64, gradient", 10}, {"avg_pool, gradient", 30},
+    {"avg_pool of long windows, gradient", 10}, {"avg_pool of a plane, gradient", 6},
+    {"avg_pool1d, gradient", 19}, {"avg_pool of f64, gradient", 35}, {"adaptive_avg_pool3d, gradient", 7},
+    {"adaptive_max_pool2d, gradient", 5}, {"lp_pool2d, gradient", 10}, {"im2col, gradient", 52},
+    {"im2col of a line, gradient", 17}, {"im2col of large kernels, gradient", 331}, {"col2im, gradient", 7},
+    {"conv1d of a line, gradient", 865}, {"conv1d of one channel, gradient", 304},
+    {"conv1d of many channels, gradient", 22}, {"conv1d of f64, gradient", 702},
+    {"conv2d of few channels, gradient", 382}, {"conv2d of one channel, gradient", 331},
+    {"conv2d with a stride, gradient", 525}, {"conv2d of a large kernel, gradient", 303},
+    {"conv2d of few images, gradient", 409}, {"conv3d, gradient", 1280}, {"conv_transpose2d, gradient", 632},
+    {"ctc_loss, gradient", 40}, {"ctc_loss", 20}, {"attention of few queries, gradient", 310},
+    {"attention of long keys, gradient", 847}, {"attention of f64, causal, gradient", 28},
 };
 enum { ONE_KINDS = sizeof ONES / sizeof *ONES };
-enum { ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49, ONES_NETS = 59 };      // the first of a sort
+enum {                                  // the first of a sort
+    ONES_EIGEN = 27, ONES_ROWS = 31, ONES_GRADIENTS = 49, ONES_NETS = 59, ONES_IMAGES = 76
+};
 typedef struct ones_t {
     tensor_t *x, *nan, *rows, *square, *two, *tall, *b, *y[3];
     int n;
@@ -1029,11 +1044,82 @@ static tensor_t *ones_net(int kind, tensor_t *a, tensor_t *w) {
     }
 }
 
+// Two items of 150 steps.
+static tensor_t *ones_ctc(tensor_t *a) {
+    tensor_t *labels = tensor_remainder_scalar(tensor_arange(0, 120, 7, TENSOR_I64), 199);
+    tensor_t *targets = tensor_add_scalar(tensor_reshape(labels, 2, 9), 1);
+    return tensor_ctc_loss(tensor_log_softmax(tensor_reshape(a, 150, 2, 200), 2), targets,
+                           tensor_full_of(TENSOR_I64, 150, 2), tensor_full_of(TENSOR_I64, 9, 2));
+}
+
+// One plane, line, image, item or head; a: a row, w: as long.
+static tensor_t *ones_image(int kind, tensor_t *a, tensor_t *w) {
+    tensor_t *plane = tensor_reshape(a, 1, 1, 240, 250), *line = tensor_reshape(a, 1, 1, 60000);
+    tensor_t *large = tensor_repeat(line, 1, 1, 10), *square = tensor_reshape(large, 1, 1, 1000, 600);
+#define WEIGHT(n, ...) tensor_reshape(tensor_narrow(w, 0, 0, n), __VA_ARGS__)
+    switch (kind) {
+    case 0: return tensor_max_pool2d(plane, 3, 1);
+    case 1: return tensor_max_pool1d(line, 40000, 10000, .padding = 7000);
+    case 2: return tensor_max_pool2d(plane, 240, .kernel_w = 250);
+    case 3: return tensor_max_pool2d(tensor_to(plane, TENSOR_F64), 3, 2);
+    case 4: return tensor_avg_pool2d(plane, 3, 1, .padding = 1);
+    case 5: return tensor_avg_pool1d(line, 40000, 10000, .padding = 7000);
+    case 6: return tensor_adaptive_avg_pool2d(plane, 1, 1);
+    case 7: return tensor_avg_pool1d(line, 3, 1);
+    case 8: return tensor_avg_pool2d(tensor_to(plane, TENSOR_F64), 7, 2, .padding = 3, .ceil_mode = 1);
+    case 9: return tensor_adaptive_avg_pool3d(tensor_reshape(a, 1, 20, 50, 60), 3, 7, 11);
+    case 10: return tensor_adaptive_max_pool2d(plane, 7, 9).values;
+    case 11: return tensor_lp_pool2d(plane, 2, 2, 2, 0);
+    case 12: return tensor_im2col(plane, 3, .padding = 1);
+    case 13: return tensor_im2col(tensor_reshape(a, 1, 1, 1, 60000), 1, .kernel_w = 5, .stride_w = 2);
+    case 14: return tensor_im2col(square, 300, .stride = 250);
+    case 15:
+        return tensor_col2im(tensor_reshape(a, 1, 6, 10000), 200, 2, .kernel_w = 3, .stride = 2,
+                             .width = 201);
+    case 16: return tensor_conv1d(large, WEIGHT(8 * 9, 8, 1, 9), WEIGHT(8, 8), .padding = 3);
+    case 17: return tensor_conv1d(large, WEIGHT(9, 1, 1, 9), NULL, .stride = 2);
+    case 18:
+        return tensor_conv1d(tensor_reshape(a, 1, 30, 2000), WEIGHT(40 * 30 * 3, 40, 30, 3), NULL,
+                             .padding = 1);
+    case 19:
+        return tensor_conv1d(tensor_to(large, TENSOR_F64), tensor_to(WEIGHT(2 * 5, 2, 1, 5), TENSOR_F64));
+    case 20:
+        return tensor_conv2d(tensor_reshape(large, 1, 2, 500, 600), WEIGHT(4 * 2 * 9, 4, 2, 3, 3), NULL);
+    case 21: return tensor_conv2d(square, WEIGHT(9, 1, 1, 3, 3), NULL, .padding = 1);
+    case 22:
+        return tensor_conv2d(tensor_reshape(large, 1, 4, 500, 300), WEIGHT(16 * 4 * 25, 16, 4, 5, 5), NULL,
+                             .stride = 2);
+    case 23:
+        return tensor_conv2d(square, WEIGHT(20000, 1, 1, 100, 200), WEIGHT(1, 1), .stride = 200);
+    case 24:
+        return tensor_conv2d(tensor_reshape(large, 10, 2, 100, 300), WEIGHT(4 * 2 * 9, 4, 2, 3, 3), NULL);
+    case 25:
+        return tensor_conv3d(tensor_reshape(large, 1, 1, 12, 200, 250), WEIGHT(4 * 27, 4, 1, 3, 3, 3), NULL);
+    case 26:
+        return tensor_conv_transpose2d(tensor_reshape(large, 1, 4, 300, 500), WEIGHT(4 * 4 * 4, 4, 4, 2, 2),
+                                       WEIGHT(4, 4), .stride = 2);
+    case 27: return ones_ctc(a);
+    case 28: return tensor_add(ones_ctc(tensor_detach(a)), tensor_mean(a));         // without a gradient
+    case 29:
+        return tensor_scaled_dot_product_attention(WEIGHT(480, 1, 8, 60), tensor_reshape(large, 1, 10000, 60),
+                                                   tensor_reshape(large, 1, 10000, 60));
+    case 30:
+        return tensor_scaled_dot_product_attention(WEIGHT(18000, 1, 300, 60), tensor_reshape(a, 1, 1000, 60),
+                                                   tensor_reshape(w, 1, 1000, 60));
+    default:
+        w = tensor_to(w, TENSOR_F64);
+        return tensor_scaled_dot_product_attention(WEIGHT(24000, 2, 200, 60),
+                                                   tensor_to(tensor_reshape(a, 2, 500, 60), TENSOR_F64),
+                                                   tensor_reshape(w, 2, 500, 60), .is_causal = 1);
+    }
+}
+
 static void ones_nets(ones_t *t, int kind) {
     tensor_t *in[2], *y, *loss;
     in[0] = tensor_requires_grad_(tensor_mul_scalar(t->x, 1e-3), 1);
     in[1] = tensor_requires_grad_(tensor_flatten(tensor_clone(t->rows), 0, -1), 1);
-    y = ones_net(kind - ONES_NETS, in[0], in[1]);
+    y = kind < ONES_IMAGES ? ones_net(kind - ONES_NETS, in[0], in[1])
+                           : ones_image(kind - ONES_IMAGES, in[0], in[1]);
     loss = tensor_mean(tensor_mul(y, tensor_cos(y)));
     CHECK(tensor_autograd_grad(&loss, 1, NULL, in, 2, &t->y[1], TENSOR_ALLOW_UNUSED) == 0);
     t->y[0] = tensor_detach(y);
@@ -1125,6 +1211,7 @@ static void parts_of_one(void) {
         }
         tensor_set_num_threads(1);
     }
+    tensor_empty_cache();               // of large blocks, which another test would be given
 }
 
 // A matrix that turns out to be singular in the middle of a step, behind one that is not.
