@@ -4481,8 +4481,8 @@ typedef struct tensor_recorder_t {
     // after the last one (0). NULL = it does not capture.
     int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
                  void *user);
-    // A backward pass has changed the gradient of a leaf.
-    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
+    // The gradient of a leaf was set, or changes in a backward pass, which may add to what has that storage.
+    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor__storage_t *added_to);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
@@ -29907,7 +29907,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, must be %y as x", grad, x);
     }
     int ok = tensor__replace(&x->grad, grad);
-    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x); }
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x, NULL); }
     return !ok;
 }
 
@@ -30911,9 +30911,11 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     } else {
         g = tensor__add_into(th, old, g) ? old : TENSOR__POISON;
     }
+    if (th->recorder && th->recorder->leaf) {
+        th->recorder->leaf(th->recorder, leaf, old ? old->storage : NULL);
+    }
     int ok = tensor__replace(&leaf->grad, g);
     tensor__grad_unlock(th, leaf);
-    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, leaf); }
     return ok;
 }
 
@@ -32240,7 +32242,8 @@ typedef struct tensor__link_t {
     tensor_t *leaf, *grad;
     uint32_t life;                      // of leaf: its count of rebased, else the header is another tensor's
     tensor__storage_t *storage;         // of leaf
-    tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
+    tensor__storage_t *older;           // of a gradient older than the step, which it has at the end, else NULL
+    const tensor__storage_t *first;     // of one that the step adds to before it sets it, else NULL
     int trained;                        // the leaf required a gradient when the capture ended
     uint8_t dtype, device;              // of leaf
 } tensor__link_t;
@@ -32643,7 +32646,22 @@ TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
     return captured;
 }
 
-TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
+enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
+
+// Whether a storage is older than the capture, or made in it.
+TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
+    int made;
+    if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
+    if (g->backend) {
+        made = g->backend->graph_made(g->there, s);
+    } else {
+        made = !tensor__is_older(g, s);
+    }
+    return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
+}
+
+TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf,
+                                     const tensor__storage_t *added_to) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     tensor__link_t *l = g->links;
     while (l && (l->leaf != leaf || l->life != leaf->rebased)) { l = l->next; }
@@ -32655,6 +32673,7 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
     l->dtype = leaf->dtype;
     l->device = leaf->device;
     l->storage = leaf->storage;
+    if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) { l->first = added_to; }
     l->next = g->links;
     g->links = l;
 }
@@ -33989,20 +34008,6 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
 // that run units side by side (a unit is wide enough, and time slices would not know where they are).
 // ------------------------------------------------------------------------------
 
-enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
-
-// Whether a storage is older than the capture, or made in it.
-TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
-    int made;
-    if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
-    if (g->backend) {
-        made = g->backend->graph_made(g->there, s);
-    } else {
-        made = !tensor__is_older(g, s);
-    }
-    return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
-}
-
 // The leaf of a link, NULL if it has gone.
 TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
     tensor_t *leaf = l->leaf;
@@ -34136,7 +34141,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
     const tensor_t *leaf = tensor__link_leaf(l);
     if (!leaf) { return 0; }
-    return leaf->storage != l->storage || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
+    const tensor__storage_t *grad = leaf->grad ? leaf->grad->storage : NULL;
+    return leaf->storage != l->storage || (l->older && grad != l->older) || (l->first && grad != l->first);
 }
 
 // Whether a graph can run now. -> code

@@ -280,6 +280,7 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     }
     kit_put(x, "// No function of libc is called. Compile without -ffast-math.\n"
                "#include <float.h>\n#include <stdint.h>\n\n"
+               "#ifdef __FAST_MATH__\n#error \"-ffast-math changes the numbers\"\n#endif\n\n"
                "#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16\n"
                "#error \"floats are not computed as floats: -std=gnu99, or -msse2 -mfpmath=sse\"\n"
                "#endif\n\n"

@@ -83,7 +83,7 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) 
         const kit_arg_t *a = &c->arg[i];
         if (!(reads & bit[i])) { continue; }
         if (at[i] < 0) {
-            kit_line(x, "const %s %s = %s;", type, letter[i], kit_number(x, kit_immediate(a), dtype).text);
+            kit_line(x, "const %s %s = %s;", type, letter[i], kit_immediate_text(x, a, dtype).text);
         } else {
             kit_word_t cast = a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", type);
             kit_line(x, "const %s %s = %sp%s[%s];", type, letter[i], cast.text, letter[i],
@@ -112,7 +112,7 @@ KIT_TEXT_FN int kit_write_constant(kit_export_state_t *x, const kit_call_t *c) {
     kit_arg_t from = c->arg[0], to = c->arg[1];
     from.dtype = to.dtype = p->dtype;
     to.at /= (int64_t)tensor_dtype_size(p->dtype);      // it counted bytes
-    kit_line(x, "*(%s) = %s;", kit_pointer(x, &to).text, kit_number(x, kit_immediate(&from), p->dtype).text);
+    kit_line(x, "*(%s) = %s;", kit_pointer(x, &to).text, kit_immediate_text(x, &from, p->dtype).text);
     return 1;
 }
 
@@ -143,6 +143,7 @@ KIT_TEXT_FN int kit_write_fill(kit_export_state_t *x, const kit_call_t *c) {
 // How many steps of k the scalar kernels sum in one chain; 0 = they sum in another way.
 KIT_TEXT_FN int64_t kit_chain(int64_t batch, int64_t m, int64_t n, int64_t k, const int64_t *s) {
     int64_t ars = s[0], acs = s[1], brs = s[2], bcs = s[3], parts = (k + 511) / 512;
+    if (!m || !n) { return k; }
     if (k == 1) { acs = 1; }
     if (n == 1) { bcs = 1; }
     if (k == 1 && n != 1 && bcs != 1) { brs = 1; }
