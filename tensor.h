@@ -32242,8 +32242,8 @@ typedef struct tensor__link_t {
     tensor_t *leaf, *grad;
     uint32_t life;                      // of leaf: its count of rebased, else the header is another tensor's
     tensor__storage_t *storage;         // of leaf
-    tensor__storage_t *older;           // of a gradient older than the step, which it has at the end, else NULL
-    const tensor__storage_t *first;     // of one that the step adds to before it sets it, else NULL
+    tensor__storage_t *older;           // of a gradient older than the step that is there at its end, or NULL
+    const tensor__storage_t *first;     // of one that the step adds to before it sets another, or NULL
     int trained;                        // the leaf required a gradient when the capture ended
     uint8_t dtype, device;              // of leaf
 } tensor__link_t;

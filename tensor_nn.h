@@ -21259,30 +21259,30 @@ TENSOR__FN void nn__forget_mark(tensor__count_t mark) {
     TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
 }
 
-TENSOR__FN void nn__mark_run(void *user, int run) {
-    nn__mark_t *m = (nn__mark_t *)user;
-    if (!run) {
-        nn__free(m);
-        return;
-    }
-    if (m->what == NN__MARK_FORGOTTEN) {
-        nn__forget_mark(m->mark);
-        return;
-    }
+// Changes the mark of an optimizer that is still there, unless the calls were captured with another one.
+TENSOR__FN void nn__mark_change(nn__mark_t *m) {
     nn_optimizer_t *o = m->o;
-    if (o->owned.number != m->number) { return; }       // its step says so
     tensor__count_t now = TENSOR__ATOMIC_LOAD(&o->unscaled);
-    if (!m->first && m->what == NN__MARK_SET && now) {
+    int twice = m->what == NN__MARK_SET && now, never = m->what == NN__MARK_TAKEN && now != m->mark;
+    if (twice && !m->first) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
-        return;
-    }
-    if (!m->first && m->what == NN__MARK_TAKEN && now != m->mark) {
-        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_step: the gradients had been unscaled before the step that was "
-                 "captured, and have not been now");
-        return;
+    } else if (never && !m->first) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_step: the gradients had been unscaled before the step that "
+                                         "was captured, and have not been now");
+    } else {
+        TENSOR__ATOMIC_STORE(&o->unscaled, m->what == NN__MARK_SET ? m->mark : 0);
     }
     m->first = 0;
-    TENSOR__ATOMIC_STORE(&o->unscaled, m->what == NN__MARK_SET ? m->mark : 0);
+}
+
+TENSOR__FN void nn__mark_run(void *user, int run) {
+    nn__mark_t *m = (nn__mark_t *)user;
+    if (run && m->what == NN__MARK_FORGOTTEN) {
+        nn__forget_mark(m->mark);
+    } else if (run && m->o->owned.number == m->number) {        // the step tells of one that was freed
+        nn__mark_change(m);
+    }
+    if (!run) { nn__free(m); }
 }
 
 // If calls are being captured, their replays do that as well. -> code

@@ -2175,7 +2175,7 @@ static double scaled_run(int captured, int together, int leaves) {
 static void scaled_in_parts(void) {
     for (int leaves = 0; leaves < 2; leaves++) {
         double want = scaled_run(0, 0, leaves);
-        for (int captured = 1; captured < 1 << SCALED_PARTS; captured += 2) {       // others lose their gradients
+        for (int captured = 1; captured < 1 << SCALED_PARTS; captured += 2) {    // others: new gradients
             CHECK_MSG(scaled_run(captured, 0, leaves) == want, "parts %d%s", captured,
                       leaves ? ", steps are left out" : "");
         }
@@ -2201,9 +2201,9 @@ static void unscaled_otherwise(void) {
         }
         double was = tensor_item(w);
         CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
-        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, before ? "scaler_step: the gradients had been unscaled before the step "
-                                                     "that was captured, and have not been now"
-                                                   : "scaler_unscale: the gradients were unscaled already");
+        const char *why = "scaler_unscale: the gradients were unscaled already";
+        if (before) { why = "scaler_step: the gradients had been unscaled before the step that was"; }
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, why);
         CHECK(tensor_item(w) == was && tensor_item(tensor_grad(w)) == (before ? 4 : 1));
         CHECK(tensor_graph_free(g) == 0 && nn_zero_grad(o) == 0);
     }

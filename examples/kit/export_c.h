@@ -134,7 +134,9 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     p->touched = 1;
     p->dtype = a->dtype;
     int64_t end = a->numel ? a->at + 1 : 0;
-    for (int d = 0; a->numel && d < a->ndim; d++) { end += (a->dims[d] - 1) * a->strides[d]; }
+    for (int d = 0; a->numel && d < a->ndim; d++) {         // at: the first element, not the lowest one
+        if (a->strides[d] > 0) { end += (a->dims[d] - 1) * a->strides[d]; }
+    }
     p->numel = end > p->numel ? end : p->numel;
     return 1;
 }
@@ -293,7 +295,7 @@ static kit_export__writer_t kit_export__writer(const kit_call_t *c) {
     case TENSOR_FAMILY_FILL: return kit_write_fill;
     case TENSOR_FAMILY_INDEX: return kit_write_index;
     case TENSOR_FAMILY_REDUCE: return kit_write_reduce;
-    case TENSOR_FAMILY_ROWS: return kit_write_rows;
+    case TENSOR_FAMILY_ROWS: return c->arg[0].numel ? kit_write_rows : kit_write_no_rows;
     case TENSOR_FAMILY_LOSS: return c->nin == 4 ? kit_write_loss : NULL;
     default: return NULL;
     }
