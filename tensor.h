@@ -2366,7 +2366,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   A gradient that nn_zero_grad removes after nn_step is a temporary; if it is that of a weight and the
 //   batch is one, it takes no memory.
 // - Learning rates, step counts and random numbers continue from replay to replay. A gradient that the step
-//   created is created by each replay, whatever .grad is then.
+//   created is created by each replay, whatever .grad is then. Backward outside of the graph, through a
+//   tensor that it left, is that of the captured step: so are the masks of its dropouts.
 // - Host code in the step is not repeated: hooks, custom functions and prints run only in the capture, their
 //   ops in each replay. Branches stay as they were taken. On the CPU a call whose results are not read is
 //   left out if it cannot raise an error.
@@ -2410,11 +2411,12 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
-//      an instruction set with other products of it, a parameter was frozen or unfrozen since, parameters of
-//      one group no longer are, or an option of an optimizer that the captured calls lack was set since;
-//      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
-//      that was pending
+//      freed, or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with
+//      bf16 under an instruction set with other products of it, a parameter was frozen since, or unfrozen if
+//      an optimizer that has it steps in g, parameters of one group no longer are, an option of an optimizer
+//      that the captured calls lack was set since, a scaler had unscaled the gradients and has not, or the
+//      reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or
+//      the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -32966,11 +32968,12 @@ TENSOR__FN int tensor__writes_older(const tensor__unit_t *s) {
     return 0;
 }
 
-// Whether a kernel may refuse what it reads: an index, a class, a divisor, a matrix.
+// Whether a kernel may refuse what it reads: an index, a class, a weight, a divisor, a matrix.
 TENSOR__FN int tensor__may_refuse(const tensor__unit_t *s) {
     int family = s->c.row->family;
     int places = family == TENSOR_FAMILY_INDEX || family == TENSOR_FAMILY_EMBEDDING;
-    return places || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
+    int weights = family == TENSOR_FAMILY_RANDOM && s->c.row->id == TENSOR_OP_MULTINOMIAL;
+    return places || weights || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
            tensor__divides_whole(&s->c);
 }
 

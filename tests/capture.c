@@ -2104,6 +2104,26 @@ static void gradient_of_another_graph(void) {
     nn_optimizer_free(o);
 }
 
+// What was written before a draw that fails stays written, although a call after the draw runs with it.
+static void refused_draw(void) {
+    tensor_t *x = tensor_ones(64), *written = tensor_zeros(64), *weights = tensor_ones(4);
+    tensor_t *other = tensor_zeros(64);
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_add_(written, x);
+    tensor_multinomial(weights, 2, 1);
+    tensor_copy_(other, tensor_mul(x, x));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(written)) == 128);
+    tensor_zero_(weights);
+    tensor_zero_(other);
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "no weight above 0");
+    CHECK(tensor_item(tensor_sum(written)) == 192 && tensor_item(tensor_sum(other)) == 0);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+}
+
 // A step with a scaler in parts, each of them captured or not: forward and backward, then unscaling and
 // clipping, then the optimizer and the scaler. A left-out step stays left out.
 enum { SCALED_PARTS = 3, SCALED_STEPS = 7 };
@@ -2257,6 +2277,7 @@ int main(void) {
     RUN(changed_by_replay);
     RUN(places);
     RUN(gradient_of_another_graph);
+    RUN(refused_draw);
     RUN(scaled_in_parts);
     RUN(unscaled_otherwise);
     return test_report();
