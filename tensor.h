@@ -2366,7 +2366,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   A gradient that nn_zero_grad removes after nn_step is a temporary; if it is that of a weight and the
 //   batch is one, it takes no memory.
 // - Learning rates, step counts and random numbers continue from replay to replay. A gradient that the step
-//   created is created by each replay, whatever .grad is then.
+//   created is created by each replay, whatever .grad is then. Backward outside of the graph, through a
+//   tensor that it left, is that of the captured step: so are the masks of its dropouts.
 // - Host code in the step is not repeated: hooks, custom functions and prints run only in the capture, their
 //   ops in each replay. Branches stay as they were taken. On the CPU a call whose results are not read is
 //   left out if it cannot raise an error.
@@ -2411,11 +2412,12 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed, or a gradient that it adds to is another one; UNSUPPORTED: in a capture, a step with bf16 under
-//      an instruction set with other products of it, a parameter was frozen or unfrozen since, parameters of
-//      one group no longer are, or an option of an optimizer that the captured calls lack was set since;
-//      OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or the error
-//      that was pending
+//      freed, or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with
+//      bf16 under an instruction set with other products of it, a parameter was frozen since, or unfrozen if
+//      an optimizer that has it steps in g, parameters of one group no longer are, an option of an optimizer
+//      that the captured calls lack was set since, a scaler had unscaled the gradients and has not, or the
+//      reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or
+//      the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -4482,8 +4484,8 @@ typedef struct tensor_recorder_t {
     // after the last one (0). NULL = it does not capture.
     int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
                  void *user);
-    // A backward pass has changed the gradient of a leaf.
-    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf);
+    // The gradient of a leaf was set, or changes in a backward pass, which may add to what has that storage.
+    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor__storage_t *added_to);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
@@ -30153,7 +30155,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, must be %y as x", grad, x);
     }
     int ok = tensor__replace(&x->grad, grad);
-    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x); }
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x, NULL); }
     return !ok;
 }
 
@@ -31157,9 +31159,11 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
     } else {
         g = tensor__add_into(th, old, g) ? old : TENSOR__POISON;
     }
+    if (th->recorder && th->recorder->leaf) {
+        th->recorder->leaf(th->recorder, leaf, old ? old->storage : NULL);
+    }
     int ok = tensor__replace(&leaf->grad, g);
     tensor__grad_unlock(th, leaf);
-    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, leaf); }
     return ok;
 }
 
@@ -32486,7 +32490,8 @@ typedef struct tensor__link_t {
     tensor_t *leaf, *grad;
     uint32_t life;                      // of leaf: its count of rebased, else the header is another tensor's
     tensor__storage_t *storage;         // of leaf
-    tensor__storage_t *older;           // of a gradient older than the step, which it adds to, else NULL
+    tensor__storage_t *older;           // of a gradient older than the step that is there at its end, or NULL
+    const tensor__storage_t *first;     // of one that the step adds to before it sets another, or NULL
     int trained;                        // the leaf required a gradient when the capture ended
     uint8_t dtype, device;              // of leaf
 } tensor__link_t;
@@ -32889,7 +32894,22 @@ TENSOR__FN int tensor__capture_again(tensor_recorder_t *self, int device,
     return captured;
 }
 
-TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
+enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
+
+// Whether a storage is older than the capture, or made in it.
+TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
+    int made;
+    if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
+    if (g->backend) {
+        made = g->backend->graph_made(g->there, s);
+    } else {
+        made = !tensor__is_older(g, s);
+    }
+    return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
+}
+
+TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf,
+                                     const tensor__storage_t *added_to) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     tensor__link_t *l = g->links;
     while (l && (l->leaf != leaf || l->life != leaf->rebased)) { l = l->next; }
@@ -32901,6 +32921,7 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf) {
     l->dtype = leaf->dtype;
     l->device = leaf->device;
     l->storage = leaf->storage;
+    if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) { l->first = added_to; }
     l->next = g->links;
     g->links = l;
 }
@@ -33193,11 +33214,12 @@ TENSOR__FN int tensor__writes_older(const tensor__unit_t *s) {
     return 0;
 }
 
-// Whether a kernel may refuse what it reads: an index, a class, a divisor, a matrix.
+// Whether a kernel may refuse what it reads: an index, a class, a weight, a divisor, a matrix.
 TENSOR__FN int tensor__may_refuse(const tensor__unit_t *s) {
     int family = s->c.row->family;
     int places = family == TENSOR_FAMILY_INDEX || family == TENSOR_FAMILY_EMBEDDING;
-    return places || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
+    int weights = family == TENSOR_FAMILY_RANDOM && s->c.row->id == TENSOR_OP_MULTINOMIAL;
+    return places || weights || family == TENSOR_FAMILY_LOSS || family == TENSOR_FAMILY_LINALG ||
            tensor__divides_whole(&s->c);
 }
 
@@ -34252,20 +34274,6 @@ TENSOR__FN int tensor__graph_plan(tensor_graph_t *g) {
 // that run units side by side (a unit is wide enough, and time slices would not know where they are).
 // ------------------------------------------------------------------------------
 
-enum { TENSOR__AGE_UNKNOWN, TENSOR__AGE_OLDER, TENSOR__AGE_MADE };
-
-// Whether a storage is older than the capture, or made in it.
-TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_t *s) {
-    int made;
-    if (s->device != g->device) { return TENSOR__AGE_UNKNOWN; }
-    if (g->backend) {
-        made = g->backend->graph_made(g->there, s);
-    } else {
-        made = !tensor__is_older(g, s);
-    }
-    return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
-}
-
 // The leaf of a link, NULL if it has gone.
 TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
     tensor_t *leaf = l->leaf;
@@ -34400,7 +34408,8 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
     const tensor_t *leaf = tensor__link_leaf(l);
     if (!leaf) { return 0; }
-    return leaf->storage != l->storage || (l->older && (!leaf->grad || leaf->grad->storage != l->older));
+    const tensor__storage_t *grad = leaf->grad ? leaf->grad->storage : NULL;
+    return leaf->storage != l->storage || (l->older && grad != l->older) || (l->first && grad != l->first);
 }
 
 // Whether a graph can run now. -> code

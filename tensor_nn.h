@@ -20791,6 +20791,7 @@ struct nn_optimizer_t {
     // do
     tensor_t *skip;
     int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
+    int (*cleared)(nn_optimizer_t *o);  // the same: nn__mark_cleared, where zero_grad has cleared unscaled
     int owes;
     tensor__count_t unscaled;           // its gradients are unscaled: nn__mark_of the scaler; or 0
     int stepping;            // nn__lbfgs is running: its closure must not change the optimizer
@@ -21917,7 +21918,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
         if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
     TENSOR__ATOMIC_STORE(&o->unscaled, 0);
-    return TENSOR_OK;
+    return o->cleared ? o->cleared(o) : TENSOR_OK;
 }
 
 TENSOR_API int (nn_set_lr)(nn_optimizer_t *o, double lr) {
@@ -22703,12 +22704,70 @@ TENSOR__FN tensor__count_t nn__mark_of(const tensor_t *scaler) {
     return (tensor__count_t)((uintptr_t)scaler->storage >> 4 & 0x7FFFFFFF) | 1;
 }
 
+// What a replay does with the mark of gradients that a scaler has unscaled: it is the host's, and tells the
+// calls after the replay, or of another graph, what is left to do.
+enum { NN__MARK_SET, NN__MARK_TAKEN, NN__MARK_CLEARED, NN__MARK_FORGOTTEN };
+
+typedef struct nn__mark_t {
+    nn_optimizer_t *o;                  // NULL where FORGOTTEN: of every optimizer that has the mark
+    int64_t number;                     // of o: its memory may be another optimizer's since
+    int what, first;                    // first: the calls have not run yet, the capture has set the mark
+    tensor__count_t mark;
+} nn__mark_t;
+
 // An update ends what was unscaled for a step that the program has left out.
 TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
     nn_optimizer_t *o = (nn_optimizer_t *)(void *)owned;
     if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) {
         TENSOR__ATOMIC_STORE(&o->unscaled, 0);
     }
+}
+
+TENSOR__FN void nn__forget_mark(tensor__count_t mark) {
+    TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
+}
+
+// Changes the mark of an optimizer that is still there, unless the calls were captured with another one.
+TENSOR__FN void nn__mark_change(nn__mark_t *m) {
+    nn_optimizer_t *o = m->o;
+    tensor__count_t now = TENSOR__ATOMIC_LOAD(&o->unscaled);
+    int twice = m->what == NN__MARK_SET && now, never = m->what == NN__MARK_TAKEN && now != m->mark;
+    if (twice && !m->first) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_unscale: the gradients were unscaled already");
+    } else if (never && !m->first) {
+        NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_step: the gradients had been unscaled before the step that "
+                                         "was captured, and have not been now");
+    } else {
+        TENSOR__ATOMIC_STORE(&o->unscaled, m->what == NN__MARK_SET ? m->mark : 0);
+    }
+    m->first = 0;
+}
+
+TENSOR__FN void nn__mark_run(void *user, int run) {
+    nn__mark_t *m = (nn__mark_t *)user;
+    if (run && m->what == NN__MARK_FORGOTTEN) {
+        nn__forget_mark(m->mark);
+    } else if (run && m->o->owned.number == m->number) {        // the step tells of one that was freed
+        nn__mark_change(m);
+    }
+    if (!run) { nn__free(m); }
+}
+
+// If calls are being captured, their replays do that as well. -> code
+TENSOR__FN int nn__mark_again(nn_optimizer_t *o, int what, tensor__count_t mark, int device) {
+    if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return TENSOR_OK; }
+    nn__mark_t *m = (nn__mark_t *)nn__memory(1, sizeof *m);
+    if (!m) { return tensor_error_code(); }
+    m->o = o;
+    m->number = o ? o->owned.number : 0;
+    m->what = what;
+    m->mark = mark;
+    m->first = TENSOR__(recording)(nn__self(), device, nn__mark_run, m) != 2;
+    return TENSOR_OK;
+}
+
+TENSOR__FN int nn__mark_cleared(nn_optimizer_t *o) {
+    return nn__mark_again(o, NN__MARK_CLEARED, 0, o->skip->device);
 }
 
 TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
@@ -22730,6 +22789,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
             o->skip = nn__full_held(scaler, &two, 1, 0);
         }
         o->settle = nn__settle;
+        if (o->skip) { o->cleared = nn__mark_cleared; }
         code = tensor_error_code();
     }
 
@@ -22737,6 +22797,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         code = nn__settle(o);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, NULL); }
     }
+    if (code == TENSOR_OK) { code = nn__mark_again(o, NN__MARK_SET, nn__mark_of(scaler), scaler->device); }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
@@ -22762,6 +22823,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (unscaled && TENSOR__ATOMIC_LOAD(&o->unscaled) != nn__mark_of(scaler)) {
         code = NN__ERROR(TENSOR_ERR_UNSUPPORTED, "scaler_step: another scaler unscaled the gradients");
     }
+    if (code == TENSOR_OK) { code = nn__mark_again(o, NN__MARK_TAKEN, nn__mark_of(scaler), scaler->device); }
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
@@ -22786,11 +22848,9 @@ TENSOR_API int (nn_scaler_update)(tensor_t *scaler) {
     (tensor_copy_)(v[NN__GROWN], (tensor_masked_fill)(grown, (tensor_logical_or)(bad, due), 0));
     (tensor_zero_)(v[NN__FOUND]);
     (tensor_scope_end)(scope);
-    if (tensor_error_code() == TENSOR_OK) {
-        tensor__count_t mark = nn__mark_of(scaler);
-        TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
-    }
-    return tensor_error_code();
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    nn__forget_mark(nn__mark_of(scaler));
+    return nn__mark_again(NULL, NN__MARK_FORGOTTEN, nn__mark_of(scaler), scaler->device);
 }
 
 // ------------------------------------------------------------------------------

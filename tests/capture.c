@@ -2075,6 +2075,164 @@ static void places(void) {
     for (int64_t i = 0; i < uses; i++) { tensor_free(z[i]); }
 }
 
+// ---- what is left between one graph and the next
+
+// A step adds to a gradient of the step before it, another graph's, and drops it at its end.
+static void gradient_of_another_graph(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1);
+    nn_optimizer_t *o = nn_sgd(NULL, .list = &w, .count = 1, .lr = 0.5);
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_backward(tensor_sum(w));
+    tensor_graph_t *first = tensor_capture_end();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_backward(tensor_sum(w));
+    nn_step(o);                                 // 1 - 0.5 * 2
+    nn_zero_grad(o);
+    tensor_graph_t *second = tensor_capture_end();
+    CHECK(tensor_item(w) == 0 && tensor_grad(w) == NULL);
+    CHECK(tensor_graph_replay(first) == 0 && tensor_graph_replay(second) == 0);
+    CHECK(tensor_item(w) == -1 && tensor_grad(w) == NULL);
+
+    // The step itself would make a new gradient here.
+    CHECK(tensor_graph_replay(second) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [1], which the step adds to, is gone or has other memory");
+    CHECK(tensor_item(w) == -1);
+    CHECK(tensor_graph_replay(first) == 0 && tensor_graph_replay(second) == 0 && tensor_item(w) == -2);
+    CHECK(tensor_graph_free(second) == 0 && tensor_graph_free(first) == 0);
+    tensor_scope_end(scope);
+    nn_optimizer_free(o);
+}
+
+// What was written before a draw that fails stays written, although a call after the draw runs with it.
+static void refused_draw(void) {
+    tensor_t *x = tensor_ones(64), *written = tensor_zeros(64), *weights = tensor_ones(4);
+    tensor_t *other = tensor_zeros(64);
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_add_(written, x);
+    tensor_multinomial(weights, 2, 1);
+    tensor_copy_(other, tensor_mul(x, x));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(written)) == 128);
+    tensor_zero_(weights);
+    tensor_zero_(other);
+    CHECK(tensor_graph_replay(g) == TENSOR_ERR_INDEX);
+    CHECK_ERROR(TENSOR_ERR_INDEX, "no weight above 0");
+    CHECK(tensor_item(tensor_sum(written)) == 192 && tensor_item(tensor_sum(other)) == 0);
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+}
+
+// A step with a scaler in parts, each of them captured or not: forward and backward, then unscaling and
+// clipping, then the optimizer and the scaler. A left-out step stays left out.
+enum { SCALED_PARTS = 3, SCALED_STEPS = 7 };
+
+typedef struct scaled_t {
+    nn_module_t *net;
+    nn_optimizer_t *o;
+    tensor_t *x, *scaler;
+} scaled_t;
+
+static void scaled_part(scaled_t *s, int part, int steps) {
+    if (part == 0) {
+        nn_zero_grad(s->o);
+        tensor_t *loss = tensor_mean(tensor_square(nn_forward(s->net, s->x)));
+        tensor_backward(nn_scaler_scale(s->scaler, loss));
+    } else if (part == 1) {
+        nn_scaler_unscale(s->scaler, s->o);
+        nn_clip_grad_norm(s->o, 0.5);
+    } else {
+        if (steps) { nn_scaler_step(s->scaler, s->o); }
+        nn_scaler_update(s->scaler);
+    }
+}
+
+// captured: a bit for each part; together: they are one graph; leaves: every third step is left out, which
+// the graphs do not have. -> the sum of the weights
+static double scaled_run(int captured, int together, int leaves) {
+    scaled_t s;
+    tensor_graph_t *graph[SCALED_PARTS] = {NULL, NULL, NULL};
+    tensor_manual_seed(4);
+    s.net = nn_sequential(nn_linear(3, 4), nn_tanh(), nn_linear(4, 1));
+    s.o = nn_sgd(s.net, .lr = 0.1, .momentum = 0.5);
+    s.x = tensor_randn(4, 3);
+    s.scaler = nn_grad_scaler(1024, 3);
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int step = 0; step < SCALED_STEPS; step++) {
+        int steps = !(leaves && step % 3 == 2);
+        tensor_mul_scalar_(s.x, 1.1);
+        for (int part = 0; part < SCALED_PARTS; part++) {
+            int by_graph = step > 1 && (captured >> part & 1) && (part < 2 || steps);
+            if (!by_graph) {
+                scaled_part(&s, part, steps);
+            } else if (graph[part]) {
+                CHECK(tensor_graph_replay(graph[part]) == 0);
+            } else {
+                CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+                scaled_part(&s, part, steps);
+                while (together && part < 2) { scaled_part(&s, ++part, steps); }
+                graph[together ? 0 : part] = tensor_capture_end();
+                CHECK_OK();
+            }
+            if (together && by_graph) { part = SCALED_PARTS; }
+        }
+    }
+    CHECK_OK();
+    tensor_t *parameters[4];
+    double sum = 0;
+    int n = nn_parameters(s.net, parameters, 4);
+    for (int i = 0; i < n; i++) { sum += (i + 1) * tensor_item(tensor_sum(tensor_detach(parameters[i]))); }
+    tensor_scope_end(scope);
+    for (int k = 0; k < SCALED_PARTS; k++) { tensor_graph_free(graph[k]); }
+    nn_optimizer_free(s.o);
+    nn_free(s.net);
+    tensor_free(s.x);
+    tensor_free(s.scaler);
+    return sum;
+}
+
+static void scaled_in_parts(void) {
+    for (int leaves = 0; leaves < 2; leaves++) {
+        double want = scaled_run(0, 0, leaves);
+        for (int captured = 1; captured < 1 << SCALED_PARTS; captured += 2) {    // others: new gradients
+            CHECK_MSG(scaled_run(captured, 0, leaves) == want, "parts %d%s", captured,
+                      leaves ? ", steps are left out" : "");
+        }
+    }
+    CHECK(scaled_run(1, 1, 0) == scaled_run(0, 0, 0));
+}
+
+// A captured step of a scaler, whose gradients had been unscaled before it, is given others; and the reverse.
+static void unscaled_otherwise(void) {
+    tensor_t *w = tensor_requires_grad_(tensor_ones(1), 1), *scaler = nn_grad_scaler(4, 100);
+    nn_optimizer_t *o = nn_sgd(NULL, .list = &w, .count = 1, .lr = 0.5);
+    tensor_scope_t scope = tensor_scope_begin();
+    for (int before = 0; before < 2; before++) {
+        tensor_graph_t *g = NULL;
+        for (int i = 0; i < 3; i++) {
+            if (tensor_grad(w)) { tensor_zero_(tensor_grad(w)); }           // graphs use its memory
+            tensor_backward(nn_scaler_scale(scaler, tensor_sum(w)));
+            if (before == (i < 2)) { nn_scaler_unscale(scaler, o); }        // the last time the other way
+            if (i == 2) { break; }
+            if (i) { CHECK(tensor_capture_begin(TENSOR_CPU) == 0); }
+            nn_scaler_step(scaler, o);
+            if (i) { g = tensor_capture_end(); }
+        }
+        double was = tensor_item(w);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        const char *why = "scaler_unscale: the gradients were unscaled already";
+        if (before) { why = "scaler_step: the gradients had been unscaled before the step that was"; }
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, why);
+        CHECK(tensor_item(w) == was && tensor_item(tensor_grad(w)) == (before ? 4 : 1));
+        CHECK(tensor_graph_free(g) == 0 && nn_zero_grad(o) == 0);
+    }
+    tensor_scope_end(scope);
+    nn_optimizer_free(o);
+    tensor_free(w);
+    tensor_free(scaler);
+}
+
 int main(void) {
     RUN(bits);
     RUN(chains);
@@ -2118,5 +2276,9 @@ int main(void) {
     RUN(one_image);
     RUN(changed_by_replay);
     RUN(places);
+    RUN(gradient_of_another_graph);
+    RUN(refused_draw);
+    RUN(scaled_in_parts);
+    RUN(unscaled_otherwise);
     return test_report();
 }

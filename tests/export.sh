@@ -81,6 +81,7 @@ sed '/want_/,$s/-0\.0f/0.0f/' "$f" >"$out/signs.c"
 check "signs with other bits compiles" $CC -std=c99 -DSIGNS_VERIFY "$out/signs.c" -o "$out/signs"
 check "other bits of 0 are noticed" sh -c "\"$out/signs\" | grep -q '1 numbers differ, by 0 at most'"
 check "other bits of 0 are an error" sh -c "! \"$out/signs\""
+check "-ffast-math is refused" sh -c "! $CC -std=c99 -ffast-math -c '$f' -o '$out/signs.o' 2>/dev/null"
 # On other processors too.
 for processor in aarch64 riscv64 s390x; do
     cross=$processor-linux-gnu-gcc

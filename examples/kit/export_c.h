@@ -134,7 +134,9 @@ static int kit_export__use(kit_export_state_t *x, int64_t call, const kit_call_t
     p->touched = 1;
     p->dtype = a->dtype;
     int64_t end = a->numel ? a->at + 1 : 0;
-    for (int d = 0; a->numel && d < a->ndim; d++) { end += (a->dims[d] - 1) * a->strides[d]; }
+    for (int d = 0; a->numel && d < a->ndim; d++) {         // at: the first element, not the lowest one
+        if (a->strides[d] > 0) { end += (a->dims[d] - 1) * a->strides[d]; }
+    }
     p->numel = end > p->numel ? end : p->numel;
     return 1;
 }
@@ -169,6 +171,11 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
         return kit_cannot(x, in ? "%s %d is not older than the capture, or not read by the step"
                                 : "%s %d was not made by the step", what, i);
     }
+    if (!p->touched) { p->dtype = tensor_dtype(t); }       // only a number of the host is written there
+    if (p->dtype != tensor_dtype(t)) {
+        return kit_cannot(x, "%s %d is %s, the step has it as %s", what, i,
+                          tensor_dtype_name(tensor_dtype(t)), tensor_dtype_name(p->dtype));
+    }
     int whole = tensor_is_contiguous(t) && !tensor_storage_offset(t) && tensor_numel(t) >= p->numel;
     if (!whole || p->kind == kind) {
         return kit_cannot(x, "%s %d is not contiguous, a view of a part, or given twice", what, i);
@@ -184,6 +191,24 @@ static int kit_export__argument(kit_export_state_t *x, const kit_export_t *e, in
         snprintf(p->name, sizeof p->name, "%s_%d", prefix, i);
     }
     return 1;
+}
+
+// Whether two tensors lie over one memory of the program (tensor_wrap), which is not constant: they would be
+// two arrays.
+static int kit_export__shared(const kit_export_state_t *x) {
+    for (int64_t i = 0; i < x->places; i++) {
+        const kit_place_t *p = &x->place[i];
+        const char *from = (const char *)p->data;
+        const char *to = from + p->numel * (int64_t)tensor_dtype_size(p->dtype);
+        if (!p->older || (p->kind != KIT_STATE && p->kind != KIT_INPUT)) { continue; }
+        for (int64_t k = 0; k < x->places; k++) {
+            const kit_place_t *q = &x->place[k];
+            const char *start = (const char *)q->data;
+            const char *end = start + q->numel * (int64_t)tensor_dtype_size(q->dtype);
+            if (k != i && q->older && from < end && start < to) { return 1; }
+        }
+    }
+    return 0;
 }
 
 // Whether all elements of f32 are numbers.
@@ -210,6 +235,9 @@ static int kit_export__arguments(kit_export_state_t *x, const kit_export_t *e) {
     }
     for (int i = 0; i < e->noutputs; i++) {
         if (!kit_export__argument(x, e, i, KIT_OUTPUT)) { return 0; }
+    }
+    if (kit_export__shared(x)) {
+        return kit_cannot(x, "two tensors of the step lie over one memory of the program, which changes");
     }
     for (int64_t i = 0; i < x->places; i++) {
         kit_place_t *p = &x->place[i];
@@ -267,7 +295,7 @@ static kit_export__writer_t kit_export__writer(const kit_call_t *c) {
     case TENSOR_FAMILY_FILL: return kit_write_fill;
     case TENSOR_FAMILY_INDEX: return kit_write_index;
     case TENSOR_FAMILY_REDUCE: return kit_write_reduce;
-    case TENSOR_FAMILY_ROWS: return kit_write_rows;
+    case TENSOR_FAMILY_ROWS: return c->arg[0].numel ? kit_write_rows : kit_write_no_rows;
     case TENSOR_FAMILY_LOSS: return c->nin == 4 ? kit_write_loss : NULL;
     default: return NULL;
     }

@@ -116,6 +116,13 @@ KIT_TEXT_FN double kit_immediate(const kit_arg_t *a) {
     }
 }
 
+// The same as C text of that dtype. A double would lose digits of a large integer.
+KIT_TEXT_FN kit_word_t kit_immediate_text(kit_export_state_t *x, const kit_arg_t *a, tensor_dtype_t dtype) {
+    if (a->dtype != TENSOR_I64 || dtype != TENSOR_I64) { return kit_number(x, kit_immediate(a), dtype); }
+    int64_t v = *(const int64_t *)a->data;
+    return v == INT64_MIN ? kit_word("%s", "INT64_MIN") : kit_word(v < 0 ? "(%lld)" : "%lld", (long long)v);
+}
+
 // ---- loops over several operands
 
 typedef struct kit_nest_t {

@@ -160,8 +160,14 @@ KIT_TEXT_FN void kit_export__arenas(kit_export_state_t *x, uint64_t *ram) {
     static const tensor_dtype_t of[] = {TENSOR_F64, TENSOR_I64, TENSOR_F32, TENSOR_I32, TENSOR_U8};
     for (int k = 0; k < 5; k++) {
         int64_t n = kit_export__arena(x, kit_arena(of[k]));
-        if (!n) { continue; }
-        kit_put(x, "static %s %s[%lld];\n", kit_type(of[k]), kit_arena(of[k]), (long long)n);
+        int named = 0;                  // also by one without elements
+        for (int64_t i = 0; i < x->places; i++) {
+            const kit_place_t *p = &x->place[i];
+            int in_it = p->kind == KIT_TEMPORARY && strcmp(kit_arena(p->dtype), kit_arena(of[k])) == 0;
+            named |= in_it && !p->spare;
+        }
+        if (!n && !named) { continue; }
+        kit_put(x, "static %s %s[%lld];\n", kit_type(of[k]), kit_arena(of[k]), kit_export__size(n));
         *ram += (uint64_t)n * tensor_dtype_size(of[k]);
     }
 }
@@ -280,6 +286,7 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     }
     kit_put(x, "// No function of libc is called. Compile without -ffast-math.\n"
                "#include <float.h>\n#include <stdint.h>\n\n"
+               "#ifdef __FAST_MATH__\n#error \"-ffast-math changes the numbers\"\n#endif\n\n"
                "#if FLT_EVAL_METHOD != 0 && FLT_EVAL_METHOD != 16\n"
                "#error \"floats are not computed as floats: -std=gnu99, or -msse2 -mfpmath=sse\"\n"
                "#endif\n\n"

@@ -17,7 +17,7 @@ typedef enum kit_math_t {
     KIT_SQRT64, KIT_EXP_CORE, KIT_EXP, KIT_EXPM1, KIT_LOG_SUM, KIT_LOG, KIT_LOG1P, KIT_LOG64, KIT_TANH,
     KIT_SIGMOID, KIT_REST, KIT_ERF_CORE, KIT_ERF, KIT_ERFCX, KIT_ERFC, KIT_GELU, KIT_FOLD, KIT_PLACE, KIT_DOT,
     KIT_SUM, KIT_EXP_ROW, KIT_PHILOX, KIT_POWER, KIT_WIDE, KIT_SQUARES, KIT_LEAVES, KIT_DEVIATION,
-    KIT_MATH_COUNT
+    KIT_WHOLE, KIT_MATH_COUNT
 } kit_math_t;
 
 typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *text; } kit_math_text_t;
@@ -224,7 +224,10 @@ typedef struct kit_math_text_t { const char *name; uint64_t needs; const char *t
      "        for (int l = 0; l < K_LANES; l++) {\n            s[l] += s[K_LANES + l];\n            a[l] += a[K_LANES + l];\n        }\n" \
      "        for (; i < end; i++) {\n            const float u = x[i] - mean;\n            s[i % K_LANES] += (g ? g[i] : u) * u;\n" \
      "            a[i % K_LANES] += g ? g[i] : 0;\n        }\n        sum += (double)k_fold(s, 1);\n        all += (double)k_fold(a, 1);\n    }\n" \
-     "    if (total) { *total = all; }\n    return sum;\n}\n"}
+     "    if (total) { *total = all; }\n    return sum;\n}\n"}, \
+    {"k_whole", 0, \
+     "// x without its fraction, the nearest of least..most; 0 for NaN.\nstatic int64_t k_whole(double x, int64_t least, int64_t most) {\n" \
+     "    if (x != x) { return 0; }\n    if (x <= (double)least) { return least; }\n    return x >= (double)most ? most : (int64_t)x;\n}\n"}
 // clang-format on
 
 #endif

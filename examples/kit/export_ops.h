@@ -28,6 +28,23 @@ KIT_TEXT_FN const kit_row_t *kit_row(const char *name) {
     return NULL;
 }
 
+// What is written before a float that becomes another dtype, and behind it. An integer is the nearest one.
+KIT_TEXT_FN void kit_cast(kit_export_state_t *x, tensor_dtype_t from, tensor_dtype_t to, kit_word_t *begin,
+                          kit_word_t *end) {
+    int floats = from == TENSOR_F32 || from == TENSOR_F64;
+    const char *range = NULL;
+    if (to == TENSOR_U8) { range = "0, UINT8_MAX"; }
+    if (to == TENSOR_I32) { range = "INT32_MIN, INT32_MAX"; }
+    if (to == TENSOR_I64) { range = "INT64_MIN, INT64_MAX"; }
+    *begin = *end = kit_word("%s", "");
+    if (from == to) { return; }
+    *begin = kit_word("(%s)", kit_type(to));
+    if (!floats || !range) { return; }
+    kit_need(x, KIT_WHOLE);
+    *begin = kit_word("(%s)k_whole((double)", kit_type(to));
+    *end = kit_word(", %s)", range);
+}
+
 KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) {
     const kit_row_t *row = kit_row(c->name);
     int back = c->family == TENSOR_FAMILY_POINTWISE_BACKWARD, which = -1;
@@ -83,22 +100,23 @@ KIT_TEXT_FN int kit_write_pointwise(kit_export_state_t *x, const kit_call_t *c) 
         const kit_arg_t *a = &c->arg[i];
         if (!(reads & bit[i])) { continue; }
         if (at[i] < 0) {
-            kit_line(x, "const %s %s = %s;", type, letter[i], kit_number(x, kit_immediate(a), dtype).text);
+            kit_line(x, "const %s %s = %s;", type, letter[i], kit_immediate_text(x, a, dtype).text);
         } else {
-            kit_word_t cast = a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", type);
-            kit_line(x, "const %s %s = %sp%s[%s];", type, letter[i], cast.text, letter[i],
-                     kit_nest_index(&nest, at[i]).text);
+            kit_word_t cast, end;
+            kit_cast(x, a->dtype, dtype, &cast, &end);
+            kit_line(x, "const %s %s = %sp%s[%s]%s;", type, letter[i], cast.text, letter[i],
+                     kit_nest_index(&nest, at[i]).text, end.text);
         }
     }
     for (int i = which; i < c->nout; i++) {
         const kit_arg_t *a = &c->arg[c->nin + i];
         if (!a->data) { continue; }
         kit_word_t name = c->nout > 1 ? kit_word("d%s", letter[i]) : kit_word("out");
-        kit_word_t cast =
-            a->dtype == dtype ? kit_word("%s", "") : kit_word("(%s)", kit_type(a->dtype));
-        const char *end = a->dtype == TENSOR_BOOL ? " != 0" : "";
-        kit_line(x, cast.text[0] ? "%s[%s] = %s((%s)%s);" : "%s[%s] = %s%s%s;", name.text,
-                 kit_nest_index(&nest, first++).text, cast.text, text + i * KIT_FORMULA, end);
+        kit_word_t cast, end;
+        kit_cast(x, dtype, a->dtype, &cast, &end);
+        const char *is = a->dtype == TENSOR_BOOL ? " != 0" : "";
+        kit_line(x, cast.text[0] ? "%s[%s] = %s((%s)%s)%s;" : "%s[%s] = %s%s%s%s;", name.text,
+                 kit_nest_index(&nest, first++).text, cast.text, text + i * KIT_FORMULA, is, end.text);
     }
     kit_close(x, nest.ndim);
     x->flops += (double)count;
@@ -112,7 +130,7 @@ KIT_TEXT_FN int kit_write_constant(kit_export_state_t *x, const kit_call_t *c) {
     kit_arg_t from = c->arg[0], to = c->arg[1];
     from.dtype = to.dtype = p->dtype;
     to.at /= (int64_t)tensor_dtype_size(p->dtype);      // it counted bytes
-    kit_line(x, "*(%s) = %s;", kit_pointer(x, &to).text, kit_number(x, kit_immediate(&from), p->dtype).text);
+    kit_line(x, "*(%s) = %s;", kit_pointer(x, &to).text, kit_immediate_text(x, &from, p->dtype).text);
     return 1;
 }
 
@@ -143,6 +161,7 @@ KIT_TEXT_FN int kit_write_fill(kit_export_state_t *x, const kit_call_t *c) {
 // How many steps of k the scalar kernels sum in one chain; 0 = they sum in another way.
 KIT_TEXT_FN int64_t kit_chain(int64_t batch, int64_t m, int64_t n, int64_t k, const int64_t *s) {
     int64_t ars = s[0], acs = s[1], brs = s[2], bcs = s[3], parts = (k + 511) / 512;
+    if (!m || !n) { return k; }
     if (k == 1) { acs = 1; }
     if (n == 1) { bcs = 1; }
     if (k == 1 && n != 1 && bcs != 1) { brs = 1; }
@@ -405,7 +424,7 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const kit_call_t *c) {
     }
     int f32 = a->dtype == TENSOR_F32 && y->dtype == TENSOR_F32;
     const char *type = a->dtype == TENSOR_F32 || a->dtype == TENSOR_F64 ? "double" : "int64_t";
-    kit_word_t over = mean ? kit_word(" / %lld", (long long)n) : kit_word("%s", "");
+    kit_word_t over = mean ? kit_word(n ? " / %lld" : " / %lld.0", (long long)n) : kit_word("%s", "");
     x->flops += (double)a->numel;
     kit_declare(x, "x", a);
     kit_declare(x, "y", y);
@@ -429,13 +448,15 @@ KIT_TEXT_FN int kit_write_reduce(kit_export_state_t *x, const kit_call_t *c) {
         kit_close(x, nr);
         kit_word_t all = kit_word(mean ? "(double)s" : "s");
         if (n > 64) { all = kit_word("sum + (double)s"); }
-        kit_word_t by = mean ? kit_word(" * (1.0 / %lld)", (long long)n) : kit_word("%s", "");
+        kit_word_t by = mean ? kit_word(n ? " * (1.0 / %lld)" : " * (1.0 / %lld.0)", (long long)n)
+                             : kit_word("%s", "");
         kit_line(x, "y[k++] = (float)((%s)%s);", all.text, by.text);
     } else if (f32) {
         if (kept < 32 && n > 65536) { x->inexact = 1; }
         kit_need(x, KIT_SUM);
         if (nr > 1 || rs[0] != 1) {     // leaves are gathered first
             int64_t leaf = n < 1024 ? n : 1024;
+            if (!leaf) { leaf = 1; }        // C has no empty arrays
             x->row = leaf > x->row ? leaf : x->row;
             kit_line(x, "double s = 0;");
             kit_line(x, "int n = 0;");

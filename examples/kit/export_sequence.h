@@ -17,6 +17,20 @@ KIT_TEXT_FN void kit_declare_all(kit_export_state_t *x, const kit_call_t *c, con
     }
 }
 
+// Rows without elements, of which only logsumexp makes something.
+KIT_TEXT_FN int kit_write_no_rows(kit_export_state_t *x, const kit_call_t *c) {
+    for (int k = 0; k < c->nin + c->nout; k++) {
+        if (!c->arg[k].memory) { continue; }
+        kit_declare(x, kit_word("p%d", k).text, &c->arg[k]);
+        kit_line(x, "(void)p%d;", k);
+    }
+    if (c->id == TENSOR_OP_LOGSUMEXP) {
+        kit_need(x, KIT_INF);
+        kit_line(x, "for (int i = 0; i < %lld; i++) { p1[i] = -K_INF; }", (long long)c->arg[1].numel);
+    }
+    return 1;
+}
+
 // ---- indices
 
 KIT_TEXT_FN void kit_check_index(kit_export_state_t *x, long long n, long long size) {

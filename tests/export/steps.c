@@ -564,6 +564,90 @@ static void refused(void) {
     tensor_graph_free(g);
 }
 
+// ---- odd steps
+
+// Writes what one call makes of x.   -> code
+static int one(const char *name, tensor_t *x, tensor_t *(*forward)(tensor_t *x)) {
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *y = tensor_scope_return(scope, forward(x));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_OK();
+    char path[300];
+    file_name(path, sizeof path, name);
+    kit_export_t e = {name, &x, 1, NULL, &y, 1, NULL, 0, 2};
+    int code = tensor_graph_export_c(g, path, &e);
+    tensor_graph_free(g);
+    return code;
+}
+
+static tensor_t *turned;                // a constant that is read from its end
+
+static tensor_t *add_turned(tensor_t *x) { return tensor_add(x, tensor_clone(tensor_flip(turned, 0))); }
+static tensor_t *to_bytes(tensor_t *x) { return tensor_to(tensor_mul_scalar(x, 2), TENSOR_U8); }
+static tensor_t *to_ints(tensor_t *x) { return tensor_to(tensor_mul_scalar(x, 2), TENSOR_I32); }
+static tensor_t *to_longs(tensor_t *x) { return tensor_to(tensor_mul_scalar(x, 2), TENSOR_I64); }
+static tensor_t *mean_of(tensor_t *x) { return tensor_mean(x); }
+static tensor_t *softmax_of(tensor_t *x) { return tensor_softmax(x, -1); }
+static tensor_t *logsumexp_of(tensor_t *x) { return tensor_logsumexp(x, -1, 0); }
+static tensor_t *means_of(tensor_t *x) { return tensor_mean_dim(x, -1, 0); }
+static tensor_t *to_no_columns(tensor_t *x) { return tensor_sum(tensor_matmul(x, tensor_zeros(5000, 0))); }
+static tensor_t *and_many(tensor_t *x) {
+    int64_t many = INT64_C(9007199254740993);               // no double
+    return tensor_add(x, tensor_from(&many, TENSOR_I64, 1));
+}
+
+static void odd_steps(void) {
+    float numbers[] = {-1.5f, 300.7f, -0.2f, 1e10f, -1e20f, NAN, INFINITY, 127.25f};
+    tensor_t *x = tensor_from(numbers, TENSOR_F32, 8);
+    turned = tensor_randn(8);
+    CHECK(one("turned", x, add_turned) == 0);
+    CHECK(one("to_bytes", x, to_bytes) == 0);
+    CHECK(one("to_ints", x, to_ints) == 0);
+    CHECK(one("to_longs", x, to_longs) == 0);
+    CHECK(one("many", tensor_ones_of(TENSOR_I64, 3), and_many) == 0);
+    x = tensor_zeros(3, 0);
+    CHECK(one("mean_of_none", x, mean_of) == 0);
+    CHECK(one("means_of_none", x, means_of) == 0);
+    CHECK(one("softmax_of_none", x, softmax_of) == 0);
+    CHECK(one("logsumexp_of_none", x, logsumexp_of) == 0);
+    CHECK(one("no_columns", tensor_zeros(2, 5000), to_no_columns) == 0);
+    CHECK_OK();
+}
+
+// Two tensors over one memory of the program would be two arrays; bytes of floats would be floats.
+static void other_memory(void) {
+    float memory[12] = {1, 2, 3};
+    tensor_t *a = tensor_wrap(memory, TENSOR_F32, 8), *b = tensor_wrap(memory + 4, TENSOR_F32, 8);
+    tensor_t *x = tensor_randn(4);
+    char path[300];
+    file_name(path, sizeof path, "other");
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_add_scalar_(a, 100);
+    tensor_t *y = tensor_mul_scalar(b, 2), *z = tensor_exp(x);
+    tensor_graph_t *g = tensor_capture_end();
+    kit_export_t e = {"other", NULL, 0, NULL, &y, 1, NULL, 0, 0};
+    CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "two tensors of the step lie over one memory of the program");
+    tensor_graph_free(g);
+    tensor_free(a);
+    tensor_free(b);
+
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    z = tensor_exp(x);
+    g = tensor_capture_end();
+    tensor_t *bytes = tensor_view_dtype(x, TENSOR_U8), *ints = tensor_view_dtype(z, TENSOR_I32);
+    kit_export_t f = {"other", &bytes, 1, NULL, &z, 1, NULL, 0, 1};
+    CHECK(tensor_graph_export_c(g, path, &f) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "input 0 is u8, the step has it as f32");
+    f.inputs = &x;
+    f.outputs = &ints;
+    CHECK(tensor_graph_export_c(g, path, &f) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "output 0 is i32, the step has it as f32");
+    CHECK(!is_there("other"));
+    tensor_graph_free(g);
+}
+
 int main(int argc, char **argv) {
     folder = argc > 1 ? argv[1] : ".";
     tensor_manual_seed(5);
@@ -578,5 +662,7 @@ int main(int argc, char **argv) {
     RUN(others);
     RUN(unfit);
     RUN(refused);
+    RUN(odd_steps);
+    RUN(other_memory);
     return test_report();
 }
