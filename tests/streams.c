@@ -23,7 +23,6 @@ static void elsewhere(void) {
 
 #ifdef TEST_CUDA
 static tensor_cuda_stream_t *s1, *s2;
-
 // What one stream makes another one reads, overwrites and frees: values are those of the program's order.
 static void order(void) {
     int k, seed;
@@ -1943,6 +1942,56 @@ static void own_errors(void) {
     CHECK(bad_code == TENSOR_ERR_INDEX);
     tensor_cuda_set_stream(NULL);
 }
+// A bad index of s1 is told where a third stream is waited for that has waited for s2, which had waited for
+// s1; here by a thread that did not make the call. Also through events.
+static tensor_cuda_stream_t *third;
+static void *waits_for_third(void *events) {
+    tensor_set_error_handler(test_quiet, NULL);
+    if (events) {
+        tensor_cuda_event_t *e = tensor_cuda_event_new(TENSOR_CUDA, 0);
+        tensor_cuda_event_record(e, s1);
+        tensor_cuda_stream_wait_event(s2, e);
+        tensor_cuda_event_record(e, s2);
+        tensor_cuda_stream_wait_event(third, e);
+        tensor_cuda_event_free(e);
+    } else {
+        tensor_cuda_stream_wait_stream(s2, s1);
+        tensor_cuda_stream_wait_stream(third, s2);
+    }
+    bad_code = tensor_cuda_stream_synchronize(third);
+    tensor_thread_end();
+    return NULL;
+}
+static void through_third(void) {
+    third = tensor_cuda_stream_new(TENSOR_CUDA);
+    for (int events = 0; events < 2; events++) {
+        pthread_t id;
+        tensor_cuda_set_stream(s1);
+        tensor_index_select(on(tensor_ones(10)), 0, on(tensor_full_of(TENSOR_I64, 100, 1)));
+        tensor_cuda_set_stream(NULL);
+        bad_code = 0;
+        pthread_create(&id, NULL, waits_for_third, events ? &bad_code : NULL);
+        pthread_join(id, NULL);
+        CHECK_MSG(bad_code == TENSOR_ERR_INDEX, "events %d: %d", events, bad_code);
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0 && tensor_ok());
+    }
+    CHECK(tensor_cuda_stream_free(third) == 0);
+}
+// Memory of one device is not taken for memory of another.
+static void wrapped_elsewhere(void) {
+    const int64_t n = 1000;
+    void *p = NULL;
+    cudaSetDevice(1);
+    CHECK(cudaMalloc(&p, 4000) == 0);
+    cudaSetDevice(0);
+    given_back = 0;
+    CHECK_POISON(tensor_cuda_wrap((char *)p + 400, TENSOR_F32, &n, 1, TENSOR_CUDA, give_back, NULL),
+                 TENSOR_ERR_DEVICE,
+                 "cuda_wrap: the memory is on CUDA device 1, must be on the one that is named, 0");
+    CHECK(given_back == 0);
+    tensor_free(tensor_cuda_wrap(p, TENSOR_F32, &n, 1, TENSOR_CUDA + 1, NULL, NULL));
+    CHECK(tensor_ok() && cudaFree(p) == 0);
+}
 // Two threads have one stream: a wait of the other one between an op's note and its launch does not lose its
 // error.
 static int waits;
@@ -2042,6 +2091,8 @@ int main(void) {
     RUN(freed_early);
     RUN(pinned_by_program);
     RUN(own_errors);
+    RUN(through_third);
+    RUN(wrapped_elsewhere);
     RUN(late_work);
     RUN(wrapped_in_capture);
     RUN(deleter_frees);

@@ -1658,8 +1658,33 @@ static void doors() {
     tensor_cuda_stream_t *twice = tensor_cuda_stream_wrap(tensor_cuda_stream_raw(fresh), TENSOR_CUDA);
     CHECK(twice && tensor_cuda_stream_free(twice) == 0);        // the first handle's stream is still its own
     CHECK(tensor_cuda_stream_raw(tensor_cuda_stream_new(TENSOR_CUDA)) != tensor_cuda_stream_raw(fresh));
-    CHECK(!tensor_cuda_stream_wrap(NULL, TENSOR_CUDA) && tensor_error_code() == TENSOR_ERR_POISONED);
-    tensor_clear_error();
+    for (cudaStream_t kind : {(cudaStream_t)nullptr, cudaStreamLegacy, cudaStreamPerThread}) {
+        CHECK(!tensor_cuda_stream_wrap(kind, TENSOR_CUDA) && tensor_error_code() == TENSOR_ERR_POISONED);
+        tensor_clear_error();
+    }
+
+    // What hears of memory may allocate, and ask itself.
+    struct heard_t { int lines; int64_t reserved; } heard_of = {0, 0};
+    auto line = [](void *user, const char *) {
+        heard_t *to = (heard_t *)user;
+        const int64_t few = 100 + to->lines++;
+        (tensor_free)((tensor_to)((tensor_ones_n)(&few, 1, TENSOR_F32), TENSOR_CUDA));
+        to->reserved += tensor_cuda_memory_reserved(TENSOR_CUDA);
+    };
+    tensor_cuda_memory_snapshot(TENSOR_CUDA, line, &heard_of);
+    const int blocks = heard_of.lines;
+    tensor_cuda_memory_stats(TENSOR_CUDA, line, &heard_of);
+    CHECK(blocks > 0 && heard_of.lines > blocks + 20 && heard_of.reserved > 0);
+
+    // Pinned memory stays for the next copy until it is given back.
+    const int64_t pinned_size = 1 << 20;
+    const long pinned_before = cusim::counts.live_pinned;
+    (tensor_free)((tensor_pin_memory)((tensor_ones_n)(&pinned_size, 1, TENSOR_F32)));
+    CHECK(cusim::counts.live_pinned == pinned_before + 1);
+    tensor_cuda_empty_cache(TENSOR_CUDA);
+    CHECK(cusim::counts.live_pinned == pinned_before + 1);
+    tensor_cuda_empty_cache(TENSOR_CPU);
+    CHECK(cusim::counts.live_pinned == pinned_before);
 
     // Ranges: off, nothing; on, those of ops in those of the program.
     cusim::range_log();
