@@ -1333,14 +1333,38 @@ inline void reset_peaks(allocator_t *A, int device) {
     }
 }
 
+// Lines for the program, written down under a lock and told without it: what is called may allocate, and ask
+// for figures itself.
+struct told_lines_t {
+    char *text = nullptr;
+    size_t used = 0, room = 0;
+    bool ends = false;                          // there was no memory for a line: those before it are told
+    told_lines_t() = default;
+    told_lines_t(const told_lines_t &) = delete;
+    ~told_lines_t() { free(text); }
+    void add(const char *line) {
+        const size_t n = strlen(line) + 1;
+        if (n > room - used && !ends) {
+            char *p = (char *)realloc(text, 2 * room + n);
+            ends = !p;
+            text = p ? p : text;
+            room = p ? 2 * room + n : room;
+        }
+        if (ends) { return; }
+        memcpy(text + used, line, n);
+        used += n;
+    }
+    void tell(void (*line)(void *user, const char *text), void *user) const {
+        for (size_t at = 0; at < used; at += strlen(text + at) + 1) { line(user, text + at); }
+    }
+};
+
 // One JSON object per line: every block of every range and segment, then the trace, oldest first.
-inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+inline void write_snapshot(allocator_t *A, device_t *d, told_lines_t *to) {
     static const char *const states[] = {"free", "used", "pending", "hole"};
     static const char *const actions[] = {"alloc", "free",  "pend", "reclaim",
                                           "map",   "unmap", "oom",  "record"};
-    device_t *d = device_of(A, device);
     char text[512];
-    if (!d) { return; }
     lock_t hold(&d->lock);
     each_block(d, [&](block_t *b) {
         lane_t *l = b->home->lane;
@@ -1352,7 +1376,7 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
                  (unsigned long long)b->address, (unsigned long long)b->bytes,
                  (unsigned long long)requested, states[b->state], d->index,
                  l->stream, l->graph, b->home->small ? "small" : "large", tag);
-        line(user, text);
+        to->add(text);
     });
     uint64_t n = A->ntraced, room = (uint64_t)A->options.trace;
 
@@ -1363,16 +1387,14 @@ inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const 
                  "\"tag\":\"%s\"}",
                  actions[t->action], (unsigned long long)t->address, (unsigned long long)t->bytes, t->stream,
                  t->step, t->tag ? t->tag : "");
-        line(user, text);
+        to->add(text);
     }
 }
 
 // PyTorch's memory_stats, one line each: name.pool.current N peak N allocated N freed N.
-inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+inline void write_stats(device_t *d, told_lines_t *to) {
     static const char *const pools[] = {"all", "small_pool", "large_pool"};
-    device_t *d = device_of(A, device);
     char text[256];
-    if (!d) { return; }
     lock_t hold(&d->lock);
     const stat_t *sets[] = {d->stats.all, d->stats.small, d->stats.large};
     for (int i = 0; i < STAT_COUNT; i++) {
@@ -1381,7 +1403,7 @@ inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, co
             snprintf(text, sizeof text, "%s.%s current %lld peak %lld allocated %lld freed %lld",
                      stat_names[i], pools[k], (long long)s->current, (long long)s->peak,
                      (long long)s->allocated, (long long)(s->allocated - s->current));
-            line(user, text);
+            to->add(text);
         }
     }
 
@@ -1395,8 +1417,24 @@ inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, co
                   {"num_device_free", d->stats.num_device_free}};
     for (auto &c : counts) {
         snprintf(text, sizeof text, "%s %lld", c.name, (long long)c.n);
-        line(user, text);
+        to->add(text);
     }
+}
+
+inline void snapshot(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+    device_t *d = device_of(A, device);
+    told_lines_t lines;
+    if (!d) { return; }
+    write_snapshot(A, d, &lines);
+    lines.tell(line, user);
+}
+
+inline void memory_stats(allocator_t *A, int device, void (*line)(void *user, const char *text), void *user) {
+    device_t *d = device_of(A, device);
+    told_lines_t lines;
+    if (!d) { return; }
+    write_stats(d, &lines);
+    lines.tell(line, user);
 }
 
 inline allocator_t *allocator_new(const driver_t *driver, const options_t *options) {
@@ -9948,6 +9986,9 @@ struct tensor_cuda_event_t {
     int device;
     int graph;                  // the capture in which it was recorded, or 0
     bool timing, recorded, dead;
+    tcu::stream_t *on;          // where it was recorded last, and what that covers
+    uint64_t *covered;
+    int streams;
 };
 
 // Memory that several graphs share. used: marks of each stream's last call on a block of it.
@@ -10206,16 +10247,36 @@ static int code_now() {
 
 constexpr int MARK_BITS = 48;
 
+// What a wait for all that is queued on o waits for: o's own calls, and the calls of other streams that o has
+// waited for. Taken before the event is recorded. -> the number of streams
+static int covered_by(const stream_t *o, uint64_t *to) {
+    const int n = __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE);
+    for (int k = 0; k < n; k++) {
+        to[k] = __atomic_load_n(k == o->id ? &o->calls : &o->seen[k], __ATOMIC_ACQUIRE);
+    }
+    return n;
+}
+
+// s has waited for that. What is told of those streams' ops is now told of s's, too.
+static void has_waited(stream_t *s, const stream_t *o, const uint64_t *covered, int n) {
+    for (int k = 0; k < n; k++) {
+        if (k == s->id || covered[k] <= __atomic_load_n(&s->seen[k], __ATOMIC_RELAXED)) { continue; }
+        __atomic_store_n(&s->seen[k], covered[k], __ATOMIC_RELEASE);
+    }
+    if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
+}
+
 // s waits for all that was queued on the mark's stream so far, unless it has already waited for what the
 // mark covers.
 static int order(stream_t *s, uint64_t mark) {
     int id = (int)(mark >> MARK_BITS);
     if (!mark || id == s->id) { return 0; }
     stream_t *o = process.stream[id];
-    uint64_t calls = __atomic_load_n(&o->calls, __ATOMIC_ACQUIRE);
     if ((mark & ((uint64_t(1) << MARK_BITS) - 1)) <= __atomic_load_n(&s->seen[id], __ATOMIC_RELAXED)) {
         return 0;
     }
+    uint64_t covered[MAX_STREAMS];
+    const int streams = covered_by(o, covered);
     int code;
     {
         lock_t hold(&process.capture_lock);
@@ -10224,8 +10285,7 @@ static int order(stream_t *s, uint64_t mark) {
     }
 
     if (code) { return code; }
-    __atomic_store_n(&s->seen[id], calls, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&o->noted, __ATOMIC_RELAXED)) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELAXED); }
+    has_waited(s, o, covered, streams);
     return 0;
 }
 
@@ -10592,6 +10652,12 @@ static void open_peer(int reader, int owner) {
 static bool reads_later(const void *p) {
     cudaPointerAttributes a = {};
     return !forget(cudaPointerGetAttributes(&a, p)) && a.type == cudaMemoryTypeHost;
+}
+
+// The device that memory of the program's lies on; `otherwise` where CUDA does not say, or it moves.
+static int device_of_memory(const void *p, int otherwise) {
+    cudaPointerAttributes a = {};
+    return forget(cudaPointerGetAttributes(&a, p)) || a.type != cudaMemoryTypeDevice ? otherwise : a.device;
 }
 
 static int backend_copy(void *to, tensor__storage_t *to_in, const void *from, tensor__storage_t *from_in,
@@ -13046,6 +13112,7 @@ int tensor_cuda_shutdown(void) {
     drop_handles(&process.pools);
     for (tensor_cuda_event_t *e = process.events; e; e = e->next) {
         if (!e->dead) { cudaEventDestroy(e->at); }
+        free(e->covered);
     }
     drop_handles(&process.events);
     for (int k = 0; k < process.nstreams; k++) {
@@ -13174,7 +13241,11 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     if (!forks && of_graph(event, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     int code = forks ? graph_join(g, h->of) : 0;
     if (code) { return joining("cuda_stream_wait_event", g, code); }
-    return code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0)) ? raise_cuda("cuda_stream_wait_event") : 0;
+    if (code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0))) {
+        return raise_cuda("cuda_stream_wait_event");
+    }
+    if (!forks) { has_waited(h->of, event->on, event->covered, event->streams); }
+    return 0;
 }
 
 int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_stream_t *other) {
@@ -13236,6 +13307,8 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     int code = tcu::event_bad(event, "cuda_event_free");
     if (code) { return code; }
     event->dead = true;
+    free(event->covered);
+    event->covered = nullptr;
     return tcu::code_of(cudaEventDestroy(event->at)) ? tcu::raise_cuda("cuda_event_free") : 0;
 }
 
@@ -13251,6 +13324,9 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
                       "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
                       event->device, h->of->device);
     }
+    if (!event->covered) { event->covered = (uint64_t *)malloc(sizeof(uint64_t[MAX_STREAMS])); }
+    event->streams = event->covered ? covered_by(h->of, event->covered) : 0;
+    event->on = h->of;
     event->recorded = true;
     event->graph = g ? g->id : 0;
     return code_of(cudaEventRecord(event->at, h->of->raw)) ? raise_cuda("cuda_event_record") : 0;
@@ -13466,6 +13542,10 @@ void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
 }
 
 void tensor_cuda_empty_cache(tensor_device_t device) {
+    if (device == TENSOR_CPU) {
+        if (process.pinned && process.pinned->device[0]) { tcu::empty_cache(process.pinned, 0); }
+        return;
+    }
     tcu::allocator_t *a = tcu::allocator_for(device);
     if (a) { tcu::empty_cache(a, (int)device - TENSOR_CUDA); }
 }
@@ -13525,6 +13605,12 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     static const char op[] = "cuda_wrap";
     const int index = (int)device - TENSOR_CUDA;
     stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
+    const int lies_on = s ? device_of_memory(data, index) : index;
+    if (lies_on != index) {
+        raised(TENSOR_ERR_DEVICE, "%s: the memory is on CUDA device %i, must be on the one that is named, %i",
+               op, lies_on, index);
+        return TENSOR__(poison);
+    }
     // The header is made as for memory of the host; the data is not read.
     tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
     if (!s || x->state != TENSOR__LIVE) { return x; }
@@ -13562,9 +13648,13 @@ void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream) {
 tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device) {
     static const char op[] = "cuda_stream_wrap";
     if (!gpu_for(device, op)) { return nullptr; }
-    if (!cuda_stream) {
-        raised(TENSOR_ERR_POISONED, "%s: the stream is NULL, the default stream, which orders all others",
-               op);
+    if (!cuda_stream || cuda_stream == (void *)cudaStreamLegacy) {
+        raised(TENSOR_ERR_POISONED, "%s: the stream is %s, the default stream, which orders all others", op,
+               cuda_stream ? "cudaStreamLegacy" : "NULL");
+        return nullptr;
+    }
+    if (cuda_stream == (void *)cudaStreamPerThread) {       // marks and memory are of one queue each
+        raised(TENSOR_ERR_POISONED, "%s: the stream is cudaStreamPerThread, another one in each thread", op);
         return nullptr;
     }
     lock_t hold(&process.lock);

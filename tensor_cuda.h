@@ -223,7 +223,8 @@ TENSOR_API int64_t tensor_cuda_max_memory_reserved(tensor_device_t device);
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_reset_peak_memory_stats(tensor_device_t device);
 
-// Gives memory that no tensor uses back to the driver; waits for the device.
+// Gives memory that no tensor uses back to the driver; waits for the device. TENSOR_CPU: pinned memory of the
+// host (torch._C._host_emptyCache), which else stays for later copies.
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_empty_cache(tensor_device_t device);
 
@@ -233,13 +234,13 @@ TENSOR_API void tensor_cuda_empty_cache(tensor_device_t device);
 TENSOR_API int tensor_cuda_set_per_process_memory_fraction(double fraction, tensor_device_t device);
 
 // All statistics, one line each: "allocated_bytes.all current 4096 peak 8192 allocated 12288 freed 8192".
-//   line    called with user and each text
+//   line    called with user and each text; may call this library
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_memory_stats(tensor_device_t device, void (*line)(void *user, const char *text),
                                          void *user);
 
-// Every block of memory, one JSON object per line.
-//   line    called with user and each text
+// Every block of memory, one JSON object per line, as all of them were at one moment.
+//   line    called with user and each text; may call this library
 //   -> nothing;  errors none
 TENSOR_API void tensor_cuda_memory_snapshot(tensor_device_t device,
                                             void (*line)(void *user, const char *text), void *user);
@@ -272,8 +273,8 @@ TENSOR_API void *tensor_cuda_data(tensor_t *x);
 // memory and then calls the deleter.
 //   dims     n sizes, contiguous
 //   deleter  called once with (data, user); NULL = nothing to do
-//   -> new;  grad none;  errors DEVICE (no such device, not started), SHAPE, DTYPE (in these cases the
-//      deleter is not called), OUT_OF_MEMORY
+//   -> new;  grad none;  errors DEVICE (no such device, not started, the memory is on another one), SHAPE,
+//      DTYPE (in these cases the deleter is not called), OUT_OF_MEMORY
 TENSOR_API tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                                       tensor_device_t device, void (*deleter)(void *data, void *user),
                                       void *user);
@@ -282,10 +283,11 @@ TENSOR_API tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const in
 //   -> stream, NULL on failure;  errors OWNER (freed before), DEVICE (not started)
 TENSOR_API void *tensor_cuda_stream_raw(tensor_cuda_stream_t *stream);
 
-// A handle for the caller's cudaStream_t. It must belong to that device, must not be the default stream
-// (NULL), and must exist until tensor_cuda_shutdown. The same cudaStream_t given twice is one stream.
-//   -> stream, NULL on failure;  errors DEVICE (no such device, not started), POISONED (NULL), UNSUPPORTED
-//      (32 streams)
+// A handle for the caller's cudaStream_t. It must belong to that device, must not be a default stream (NULL,
+// cudaStreamLegacy, cudaStreamPerThread), and must exist until tensor_cuda_shutdown. The same cudaStream_t
+// given twice is one stream.
+//   -> stream, NULL on failure;  errors DEVICE (no such device, not started), POISONED (a default stream),
+//      UNSUPPORTED (32 streams)
 TENSOR_API tensor_cuda_stream_t *tensor_cuda_stream_wrap(void *cuda_stream, tensor_device_t device);
 
 // Device memory from the caller instead of cudaMalloc: large pieces, which the caching allocator divides.

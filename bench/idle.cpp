@@ -156,6 +156,11 @@ API cudaFreeHost(void *p) {
     free(p);
     return cudaSuccess;
 }
+API cudaPointerGetAttributes(cudaPointerAttributes *a, const void *) {      // the program has pinned nothing
+    *a = {};
+    a->type = cudaMemoryTypeUnregistered;
+    return cudaSuccess;
+}
 API cudaMemGetInfo(size_t *there, size_t *total) {
     *there = *total = MEMORY;
     return cudaSuccess;

@@ -1088,7 +1088,10 @@ API cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p) {
     *a = {};
     a->type = cudaMemoryTypeUnregistered;
     if (inside(pinned_memory, p, 1)) { a->type = cudaMemoryTypeHost; }
-    if (on_device(p, 1)) { a->type = cudaMemoryTypeDevice; }
+    if (on_device(p, 1)) {
+        a->type = cudaMemoryTypeDevice;
+        a->device = (--device_memory.upper_bound((char *)p))->second.device;
+    }
     return cudaSuccess;
 }
 API cudaMemGetInfo(size_t *free_bytes, size_t *total) {

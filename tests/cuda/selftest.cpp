@@ -399,7 +399,7 @@ static const struct {
     {"no __syncwarp", do_rotate, 1, ALL, LATE},
     {"global memory out of bounds", do_matmul, NO_BOUND, ASAN, LATE},
     {"shared memory out of bounds", do_shared_out_of_bounds, 1, ASAN, LATE},
-    {"misaligned float4", do_misaligned, 1, PLAIN | ASAN, LATE},
+    {"misaligned float4", do_misaligned, 1, PLAIN, LATE},
     {"address of the host as an argument", do_launch, HOST_POINTER, ALL, LATE},
     {"address of the host inside an argument", do_launch, HOST_POINTER_INSIDE, ALL, LATE},
     {"error left behind", do_launch, ERROR_LEFT, ALL, LATE},
@@ -464,12 +464,14 @@ int main() {
     int passed = 0, failed = 0;
     for (auto &b : bugs) {
         if (!(b.builds & BUILD)) { continue; }
-        int n = found(b.run, b.bug, b.setting, SEEDS, true);
-        if (n == SEEDS) {
+        // What the emulator finds by itself, the plain build finds with all its seeds.
+        const int seeds = BUILD != PLAIN && b.builds & PLAIN ? 1 : SEEDS;
+        int n = found(b.run, b.bug, b.setting, seeds, true);
+        if (n == seeds) {
             passed++;
         } else {
             failed++;
-            std::printf("%s: found with %d of %d seeds\n", b.name, n, SEEDS);
+            std::printf("%s: found with %d of %d seeds\n", b.name, n, seeds);
         }
     }
     for (auto &r : right) {
