@@ -34660,13 +34660,23 @@ TENSOR__INLINE void tensor__unit_wrote(tensor__thread_t *th, const tensor__unit_
     }
 }
 
+// Says where the call of a step that has failed was captured. -> code
+TENSOR__FN TENSOR__NOINLINE int tensor__graph_failed(tensor__thread_t *th, const tensor__unit_t *s, int code) {
+    if (s->site && !s->group) {
+        tensor__text_t text = {th->error.text, sizeof th->error.text, strlen(th->error.text)};
+        tensor__text(&text, " (captured%w)", s->site);
+    }
+    return code;
+}
+
 // Runs the kernel of a unit. -> code
 TENSOR__INLINE int tensor__graph_launch(tensor__thread_t *th, const tensor_graph_t *g, tensor__unit_t *s) {
     if (s->drawn) {
         s->c.rng.seed = g->rng.seed;
         s->c.rng.offset = g->rng.offset + s->offset;
     }
-    return th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    int code = th->recorder ? tensor__launch_heard(&s->c, tensor__cpu_kernel) : tensor__cpu_kernel(&s->c);
+    return code ? tensor__graph_failed(th, s, code) : 0;
 }
 
 // Runs one unit, or a part of a group. -> code

@@ -13475,14 +13475,16 @@ int tensor_cuda_comm_free(tensor_cuda_comm_t *c) {
 int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
     static const char op[] = "cuda_comm_abort";
     if (!c && n > 0) { return raised(TENSOR_ERR_POISONED, "%s: the list is NULL", op); }
+    bool any = false;                   // else NCCL may not be open
     for (int k = 0; k < n; k++) {
         if (c[k] && c[k]->dead) { return raised(TENSOR_ERR_OWNER, "%s: the communicator was freed", op); }
+        any = any || c[k];
     }
+    if (!any) { return TENSOR_OK; }
     if (in_capture(nullptr, op)) { return TENSOR_ERR_UNSUPPORTED; }
 #ifdef TCU_HAVE_NCCL
     // As a group: all of them stop before NCCL gives the memory of one back, which waits for the device.
-    ncclResult_t e = ncclSuccess;
-    if (n > 0) { e = lib.ncclGroupStart_(); }
+    ncclResult_t e = lib.ncclGroupStart_();
     for (int k = 0; k < n; k++) {
         if (!c[k] || c[k]->dead) { continue; }
         on_device_t at(c[k]->device);
@@ -13494,7 +13496,7 @@ int tensor_cuda_comm_abort_n(tensor_cuda_comm_t *const *c, int n) {
         const ncclResult_t own = lib.ncclCommAbort_((ncclComm_t)c[k]->at);
         if (!e) { e = own; }
     }
-    const ncclResult_t end = n > 0 ? lib.ncclGroupEnd_() : ncclSuccess;
+    const ncclResult_t end = lib.ncclGroupEnd_();
     if (!e) { e = end; }
     return e == ncclInProgress ? 0 : nccl_code(op, e);
 #else

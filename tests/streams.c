@@ -2055,6 +2055,7 @@ int main(void) {
     cusim_set("devices", 2);
 #endif
     if (device_start()) { return test_report(); }
+    CHECK(tensor_cuda_comm_abort(NULL) == 0);           // before anything has opened NCCL
     s1 = tensor_cuda_stream_new(TENSOR_CUDA);
     s2 = tensor_cuda_stream_new(TENSOR_CUDA);
     RUN(order);
