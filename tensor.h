@@ -9252,6 +9252,10 @@ TENSOR__BETWEEN void TENSOR__K(log_softmax_backward_part)(int pass, const float 
         if (mode == 1) { \
             TENSOR__PREFETCH(b + 16 * bs); \
             TENSOR__PREFETCH(b + 16 * bs + V_N); \
+            if (TENSOR__PASS == 3) { \
+                TENSOR__PREFETCH_SECOND(b + TENSOR__NR); \
+                TENSOR__PREFETCH_SECOND(b + TENSOR__NR + V_N); \
+            } \
             V_STORE(d, p); \
             V_STORE(d + V_N, q); \
             d += TENSOR__NR; \
@@ -9276,10 +9280,12 @@ TENSOR__BETWEEN void TENSOR__K(log_softmax_backward_part)(int pass, const float 
         o += cs; }
 
 // mr, nv, col and mode are constants where this is expanded. Mode 1: B, read in place, is copied to d as a
-// panel. Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one
-// of the lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next
-// block of B. There is no other prefetch: lines fetched all at once would take the room that loads of B need.
-// One loop serves all modes: in a plain `for` gcc 12 moves sums about.
+// panel. 16 rows ahead are too few for memory that is far, and more would not stay in the first cache; the
+// columns of the next panel are beside these, on the same pages, so they come to the second cache meanwhile.
+// Mode 2: k is walked in step / 2 rounds; each fetches a quarter of the tile of C and, as it sums, one of the
+// lines at next, `line` apart and k long: rows of A that the next panel needs, or columns of the next block
+// of B. There is no other prefetch: lines fetched all at once would take the room that loads of B need. One
+// loop serves all modes: in a plain `for` gcc 12 moves sums about.
 TENSOR__INLINE void TENSOR__K(gemm_tile)(const int mr, const int nv, const int col, const int mode, int64_t k,
                                          const float *a, int64_t as, const float *b, int64_t bs, float *c,
                                          int64_t cs, const float *bias, int add, int w, float *d,
