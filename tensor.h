@@ -18552,6 +18552,7 @@ TENSOR__FN int tensor__check_divisor(const tensor_call_t *c, const tensor__iter_
     v.c = c;
     v.it = it;
     v.code = 0;
+    if (!c->thread->time_slice) { return tensor__check_divisors(&v, 0, it->numel); }
     int64_t tasks = it->arg[1].uniform ? 1 : tensor__grains(it->numel);
     tensor__in_order(c->thread, tasks, tensor__divisors_task, &v);
     return v.code;
@@ -24337,11 +24338,11 @@ TENSOR__FN void tensor__tri_task(void *arg, int64_t task, int worker) {
     const tensor_arg_t *x = &c->arg[0];
     int64_t size = tensor__sizes[x->dtype], rows = TENSOR__HIGH(x), cols = TENSOR__WIDE(x);
     int64_t i = task * TENSOR__GRAIN, end = tensor__least(i + TENSOR__GRAIN, x->numel), next;
+    int64_t row = i / cols % rows, from = i % cols;
     int lower = c->row->id == TENSOR_OP_TRIL;
     (void)worker;
-    for (; i < end; i = next) {
-        int64_t line = i / cols, from = i - line * cols;
-        int64_t edge = line % rows + c->p->tri.diagonal + (lower ? 1 : 0);  // of the kept and the zeroed
+    for (; i < end; i = next, from = 0, row = row + 1 < rows ? row + 1 : 0) {
+        int64_t edge = row + c->p->tri.diagonal + lower;    // between the kept and the zeroed
         next = tensor__least(end, i + cols - from);
         int64_t before = edge > from ? tensor__least(edge - from, next - i) : 0, after = next - i - before;
         char *to = (char *)c->arg[1].data + i * size;
