@@ -34668,7 +34668,8 @@ TENSOR__INLINE void tensor__unit_wrote(tensor__thread_t *th, const tensor__unit_
 }
 
 // Says where the call of a step that has failed was captured. -> code
-TENSOR__FN TENSOR__NOINLINE int tensor__graph_failed(tensor__thread_t *th, const tensor__unit_t *s, int code) {
+TENSOR__FN TENSOR__NOINLINE int tensor__graph_failed(tensor__thread_t *th, const tensor__unit_t *s,
+                                                     int code) {
     if (s->site && !s->group) {
         tensor__text_t text = {th->error.text, sizeof th->error.text, strlen(th->error.text)};
         tensor__text(&text, " (captured%w)", s->site);

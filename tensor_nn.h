@@ -27646,7 +27646,9 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     nn__snapshot_t head;
     int code = nn__snap_begin(&s, "restore", m, opt);
     if (code == TENSOR_OK) { code = nn__snap_now(&s); }
-    if (code == TENSOR_OK && (!block || size < sizeof head)) { code = nn__snap_room(&s, block, size, s.size); }
+    if (code == TENSOR_OK && (!block || size < sizeof head)) {
+        code = nn__snap_room(&s, block, size, s.size);
+    }
     if (code != TENSOR_OK) { return code; }
     s.from = (const char *)block;
     memcpy(&head, block, sizeof head);

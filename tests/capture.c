@@ -945,12 +945,12 @@ static void refused(void) {
     tensor_relu(x);
     tensor_graph_t *g = tensor_capture_end();
     NOT_CAPTURED("graph_replay: not in a capture", tensor_graph_replay(g))
-    NOT_CAPTURED("capture_end: the step did what cannot be captured, and cleared that error", tensor_item(x);
+    NOT_CAPTURED("capture_end: the step did what cannot be captured", tensor_item(x);
                  CHECK_ERROR(TENSOR_ERR_SHAPE, NULL); tensor_item(tensor_sum(x)); tensor_clear_error())
 
     // Work that cannot be captured, with its error cleared: still no graph, which would lack it.
 #define CLEARED(text, ...)                                                                                   \
-    NOT_CAPTURED("capture_end: the step did what cannot be captured, and cleared that error", __VA_ARGS__;                                       \
+    NOT_CAPTURED("capture_end: the step did what cannot be captured", __VA_ARGS__;                           \
                  CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text))
     tensor_t *scaler = nn_grad_scaler(4, 2);
     CLEARED("step: take a step before the capture", mlp_step(&j))
