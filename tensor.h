@@ -2438,7 +2438,9 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between time slices the program may use and change whatever the step does not use. It may read the step's
 // inputs and parameters: some have their values of before the step, some those of after it. The step's
-// outputs and gradients have no defined values. It must not change them, nor tensors that the step reads.
+// outputs and gradients have no defined values. Until the step is done, changing a tensor that it changes is
+// an error (in place, by another optimizer step, nn_load), and so is nn_snapshot or nn_save of it. The
+// program must not change what the step only reads; that is not noticed.
 //   g          as tensor_graph_replay, which is refused while a step is under way
 //   budget_us  microseconds
 //   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error. One of a call of
@@ -4146,6 +4148,8 @@ typedef struct tensor__grad_t tensor__grad_t;
 typedef struct tensor__extra_t tensor__extra_t;
 
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
+// A storage that may not change: constants of the caller; a step in time slices is under way that changes it.
+enum { TENSOR__OF_CALLER = 1, TENSOR__IN_STEP = 2 };
 
 typedef void tensor__deleter_t(void *data, void *user);
 
@@ -4162,7 +4166,7 @@ struct tensor__storage_t {
     void *user;
     tensor__storage_t *next;            // in a free list
     int16_t size_class;                 // of data, < 0 = not the library's, TENSOR__OF_DEVICE = a device's
-    uint8_t device, read_only;          // read_only: the elements are constants of the caller
+    uint8_t device, read_only;          // read_only: 0, or why it may not change: TENSOR__OF_CALLER ..
     uint32_t born;                      // captures that home had begun when it was made
 };
 
@@ -16628,6 +16632,8 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
 
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
+    TENSOR__REFUSE_AS(0, x->storage->read_only == TENSOR__IN_STEP, UNSUPPORTED,
+                      "%s: a step in time slices changes x %t; tensor_graph_resume ends it", op, x);
     TENSOR__REFUSE_AS(0, x->storage->read_only, OWNER,
                       "%s: x %t looks at read-only memory; change a clone", op, x);
     for (int i = 0; i < x->ndim; i++) {
@@ -16906,7 +16912,11 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
     int updates = 0;
     for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
         if (c->arg[i].role != TENSOR_UPDATE) { continue; }
-        TENSOR__REFUSE_CODE(c->arg[i].storage->read_only, OWNER,
+        int read_only = c->arg[i].storage->read_only;
+        TENSOR__REFUSE_CODE(read_only == TENSOR__IN_STEP, UNSUPPORTED,
+                            "%s: a step in time slices changes the same tensor; tensor_graph_resume ends it",
+                            row->name);
+        TENSOR__REFUSE_CODE(read_only, OWNER,
                             "%s: a tensor over read-only memory cannot change; use a clone", row->name);
         updates = 1;
     }
@@ -18976,7 +18986,7 @@ TENSOR_API tensor_t *(tensor_wrap_strided)(const void *data, tensor_dtype_t dtyp
     }
     tensor_t *t = tensor__wrapped("wrap_strided", (void *)(uintptr_t)data, (int)dtype, dims, strides, ndim,
                                   n > 0 ? (int64_t)last + 1 : 0, deleter, user);
-    if (t != TENSOR__POISON) { t->storage->read_only = (flags & TENSOR_READ_ONLY) != 0; }
+    if (t != TENSOR__POISON) { t->storage->read_only = flags & TENSOR_READ_ONLY ? TENSOR__OF_CALLER : 0; }
     return t;
 }
 
@@ -32417,6 +32427,7 @@ typedef struct tensor__traced_t {
     struct tensor__traced_t *place;     // of a temporary: the first one that has its place in the block
     struct tensor__traced_t *beside;    // while the block is laid out: another one that begins in its unit
     int older;                          // than the capture
+    int written;                        // by a call
     int held;                           // an output
     int read;                           // a temporary, read by a call that is not left out
     int local;                          // a temporary of one group: there is a block of it at a time
@@ -32544,6 +32555,7 @@ struct tensor_graph_t {
     tensor__unit_t *first, *last, *unsited;     // unsited: the first whose line is not known yet
     tensor__unit_t *at;                 // the next of a step in time slices; NULL = none is under way
     tensor__pause_t pause;              // of the call at it
+    int claims;                         // the tensors that the step changes are marked
     tensor__unit_t **call;              // the units that are calls
     int64_t units;
     tensor__traced_t *traced;
@@ -32956,6 +32968,8 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
         g->backend->graph_free(g->there);
     }
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        int claimed = g->claims && !TENSOR__ATOMIC_LOAD(&e->gone) && e->storage->read_only == TENSOR__IN_STEP;
+        if (claimed) { e->storage->read_only = 0; }
         tensor__traced_leave(e);
         if (e->held) { tensor__storage_drop(th, e->storage); }
     }
@@ -33324,6 +33338,7 @@ TENSOR__FN void tensor__graph_lives(tensor_graph_t *g) {
                 }
                 const tensor_arg_t *a = &c->c.arg[i];
                 e->last = at;
+                e->written |= a->role != TENSOR_READ;
                 e->local = e->local && e->first == at && a->data == e->data &&
                            tensor__is_flat(a, s->group->numel);
             }
@@ -35068,6 +35083,18 @@ TENSOR__FN int tensor__graph_time_slice(tensor_graph_t *g, tensor__thread_t *th,
     return g->at == NULL;
 }
 
+// Notes that a step in time slices, which changes tensors of the program, has begun or ended: others may not
+// change them in between.
+TENSOR__FN void tensor__graph_claim(tensor_graph_t *g, int begun) {
+    g->claims = begun;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (!e->older || !e->written || TENSOR__ATOMIC_LOAD(&e->gone)) { continue; }
+        if (e->storage->read_only == (begun ? 0 : TENSOR__IN_STEP)) {
+            e->storage->read_only = begun ? TENSOR__IN_STEP : 0;
+        }
+    }
+}
+
 TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_enter(g, th, "graph_resume", 1);
@@ -35077,6 +35104,7 @@ TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
         tensor__fail(th, TENSOR_ERR_SHAPE, "graph_resume: budget_us is NaN");
     } else {
         done = tensor__graph_time_slice(g, th, budget_us);
+        if (g->claims != (g->at != NULL)) { tensor__graph_claim(g, g->at != NULL); }
     }
     tensor__graph_leave(g);
     return done;

@@ -3053,11 +3053,9 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
-//   m, opt  not while a step of theirs is under way in time slices (tensor_graph_resume): they are half
-//           changed
 //   block   size bytes, of any alignment
-//   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture), those of
-//      nn_snapshot_size
+//   -> code;  errors SHAPE (the block is too small: says what it needs), UNSUPPORTED (in a capture, or a step
+//      in time slices has half changed them: tensor_graph_resume ends it), those of nn_snapshot_size
 TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, size_t size);
 
 // Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
@@ -26923,6 +26921,12 @@ typedef struct nn__save_t {
     nn__items_t all;
 } nn__save_t;
 
+// The error of an op that finds t half changed. -> code
+TENSOR__FN int nn__half_changed(const char *op, const tensor_t *t) {
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: a step in time slices changes %t of the model; tensor_graph_resume ends it", op, t);
+}
+
 TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int more) {
     memset(s, 0, sizeof *s);
     s->items = nn__collect(m, op, &s->all);
@@ -26933,7 +26937,11 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
     for (int64_t i = 0; i < s->all.n; i++) {  // a shared tensor under each of its names, as in PyTorch
         if (s->all.item[i].slot->kind == NN__TRANSIENT) { continue; }
         s->name[s->n] = s->all.item[i].name;
-        s->t[s->n++] = s->all.item[i].tensor;
+        s->t[s->n] = s->all.item[i].tensor;
+        if (s->t[s->n++]->storage->read_only == TENSOR__IN_STEP) {
+            nn__half_changed(op, s->all.item[i].tensor);
+            return 0;
+        }
     }
     return 1;
 }
@@ -27358,6 +27366,7 @@ typedef struct nn__snapping_t {
     uint64_t at, size;
     int64_t tensors;
     int phase;
+    const tensor_t *changing;               // one that a step in time slices changes
 } nn__snapping_t;
 
 static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '1'};
@@ -27381,6 +27390,7 @@ TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, uint64_t bytes)
     if (s->phase != NN__SNAP_COUNT && bytes > s->size - at) { return nn__snap_short(s); }
     s->at += bytes;
     if (!t || !bytes) { return TENSOR_OK; }
+    if (t->storage->read_only == TENSOR__IN_STEP) { s->changing = t; }
     if (s->phase == NN__SNAP_TAKE) { return (tensor_copy_out)(t, s->to + at, (size_t)bytes); }
     if (s->phase != NN__SNAP_PUT) { return TENSOR_OK; }
     if (!t->device && (t->flags & TENSOR__CONTIGUOUS)) {
@@ -27564,8 +27574,9 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     return code;
 }
 
-// Whether the host may read or write the state: not in a capture. -> code
+// Whether the host may read or write the state: not in a capture, nor between time slices. -> code
 TENSOR__FN int nn__snap_now(const nn__snapping_t *s) {
+    if (s->changing) { return nn__half_changed(s->op, s->changing); }
     if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
                      "%s: not in a capture, whose replays would not do it again; do it before "

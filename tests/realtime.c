@@ -1681,7 +1681,68 @@ static void ranges_refused(void) {
     tensor_scope_end(scope);
 }
 
+// ---- what a program may not do between two time slices
+
+static void half_way(const char *op) {
+    char text[80];
+    snprintf(text, sizeof text, "%s: a step in time slices changes", op);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, text);
+}
+
+static void between(void) {
+    job_t j, other;
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_manual_seed(8);
+    adam(&j);
+    adam(&other);
+    step(&j);
+    step(&other);
+    capture(&j);
+    size_t size = nn_snapshot_size(j.net, j.opt);
+    char *block = (char *)malloc(size);
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
+    tensor_t *file = nn_save_memory(j.net), *bias = tensor_detach(nn_get(j.net, "0.bias"));
+    const void *bytes = tensor_data(file);
+    size_t length = (size_t)tensor_numel(file);
+
+    CHECK(tensor_graph_resume(j.graph, 0) == 0);
+    CHECK(nn_snapshot_size(j.net, j.opt) == size);
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == TENSOR_ERR_UNSUPPORTED);
+    half_way("snapshot");
+    CHECK(nn_restore(j.net, j.opt, block, size) == TENSOR_ERR_UNSUPPORTED);
+    half_way("restore");
+    CHECK(tensor_is_poison(nn_save_memory(j.net)));
+    half_way("save");
+    CHECK(nn_load_memory(bytes, length, j.net, 0) == TENSOR_ERR_UNSUPPORTED);
+    half_way("load");
+    CHECK(tensor_is_poison(tensor_fill_(bias, 1)));
+    half_way("fill_");
+    CHECK(nn_step(j.opt) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor");
+    // Reading is allowed, and so is everything with what the step does not use.
+    CHECK(isfinite(tensor_item(tensor_sum(bias))));
+    step(&other);
+    CHECK(nn_snapshot(other.net, other.opt, block, size) == 0);
+    CHECK(nn_restore(other.net, other.opt, block, size) == 0);
+
+    while (tensor_graph_resume(j.graph, 0) == 0) { }
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == 0 && nn_restore(j.net, j.opt, block, size) == 0);
+    CHECK(nn_load_memory(bytes, length, j.net, 0) == 0 && nn_step(j.opt) == 0);
+    CHECK(tensor_fill_(bias, 1) == bias && tensor_graph_replay(j.graph) == 0);
+    // A step that is given up, with its graph.
+    CHECK(tensor_graph_resume(j.graph, 0) == 0);
+    free(block);
+    CHECK(tensor_graph_free(j.graph) == 0);
+    CHECK(tensor_fill_(bias, 1) == bias);
+    nn_optimizer_free(j.opt);
+    nn_free(j.net);
+    nn_optimizer_free(other.opt);
+    nn_free(other.net);
+    tensor_scope_end(scope);
+}
+
 int main(void) {
+    RUN(between);
     RUN(slices);
     RUN(parts_of_a_group);
     RUN(replanned);
