@@ -10003,28 +10003,33 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     r[3] = g.n;
     r[4] = job->piece * short_k;
     r[5] = TENSOR__MIN(r[4] + short_k, g.k);
-    if (r[4] >= g.k) { return; }
     if (TENSOR__K(gemm_is_dot)(&g)) {
+        r[0] = job->piece * job->rows;
+        r[1] = TENSOR__MIN(r[0] + job->rows, g.m);
+        r[4] = 0;
+        r[5] = g.k;
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
-    } else {
+    } else if (r[4] < g.k) {
         TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
     }
 }
 
+// Adds up the parts of some elements of C, in order.
 TENSOR__FN void TENSOR__K(gemm_join)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
     const float *parts = tensor__gemm_room(g, job->workers), *bias = (const float *)g->bias;
-    (void)task, (void)worker;
-    for (int64_t i = 0; i < g->m; i++) {
-        for (int64_t j = 0; j < g->n; j++) {
-            float *c = (float *)g->c + (g->coff ? g->coff[0] : 0) + i * g->crs + j;
-            double sum = 0;
-            for (int64_t t = 0; t < job->parts; t++) { sum += (double)parts[(t * g->m + i) * g->n + j]; }
-            float v = (float)sum;
-            if (bias) { v += bias[j]; }
-            *c = g->accumulate ? *c + v : v;
-        }
+    float *all = (float *)g->c + (g->coff ? g->coff[0] : 0);
+    int64_t size = g->m * g->n, end = TENSOR__MIN((task + 1) * job->joined, size);
+    (void)worker;
+    for (int64_t at = task * job->joined; at < end; at++) {
+        int64_t i = at / g->n, j = at % g->n;
+        float *c = all + i * g->crs + j;
+        double sum = 0;
+        for (int64_t t = 0; t < job->parts; t++) { sum += (double)parts[t * size + at]; }
+        float v = (float)sum;
+        if (bias) { v += bias[j]; }
+        *c = g->accumulate ? *c + v : v;
     }
 }
 
@@ -10119,15 +10124,21 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             g->boff = NULL;
         }
         job.pieces = 1;
-        if (tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
+        job.rows = g->m;
+        if (tensor__share_count() > job.workers) {
             tensor__gemm_t part = *g;           // the shortest: it has the most pieces
             part.k = g->k / job.parts;
             job.pieces = (g->k + job.parts - 1) / job.parts / TENSOR__K(gemm_short)(&part) + 1;
+            if (TENSOR__K(gemm_is_dot)(&part)) {
+                job.rows = 4;
+                job.pieces = (g->m - 1) / job.rows + 1;
+            }
         }
         for (job.piece = 0; job.piece < job.pieces; job.piece++) {
             tensor__parallel(job.parts, TENSOR__K(gemm_part), &job);
         }
-        tensor__parallel(1, TENSOR__K(gemm_join), &job);
+        job.joined = tensor__share_count() > 1 ? 1 + 32768 / job.parts : g->m * g->n;
+        tensor__parallel((g->m * g->n - 1) / job.joined + 1, TENSOR__K(gemm_join), &job);
         return;
     }
     job.cut = tensor__gemm_cut(g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
@@ -10904,8 +10915,9 @@ typedef struct {
     const tensor__gemm_t *g;
     tensor__gemm_cut_t cut;
     int workers, nr;            // nr: columns of a tile, with tile of f64 alone
-    int64_t parts;              // of a split sum
+    int64_t parts, joined;      // of a split sum: its parts; elements of C that a task adds up
     int64_t piece, pieces;      // of such a part, in time slices
+    int64_t rows;               // of C in a piece made of dot products
     int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
