@@ -1714,9 +1714,9 @@ static void between(void) {
     CHECK(nn_restore(j.net, j.opt, block, size) == TENSOR_ERR_UNSUPPORTED);
     half_way("restore");
     CHECK(tensor_is_poison(nn_save_memory(j.net)));
-    half_way("save");
+    half_way("save_memory");
     CHECK(nn_load_memory(bytes, length, j.net, 0) == TENSOR_ERR_UNSUPPORTED);
-    half_way("load");
+    half_way("load_memory");
     CHECK(tensor_is_poison(tensor_fill_(bias, 1)));
     half_way("fill_");
     CHECK(nn_step(j.opt) == TENSOR_ERR_UNSUPPORTED);
