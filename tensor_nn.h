@@ -12351,7 +12351,7 @@ TENSOR__FN void nn__attention_task(void *arg, int64_t task, int worker) {
 // one after the other, and are interrupted between their parts. -> 0 if they are not, and it did not
 TENSOR__FN int nn__attention_by_parts(nn__attention_t *v, int64_t tasks, int64_t m, tensor__task_fn fn) {
     const double work = (double)m * (double)v->s * (double)(v->e + v->ev);
-    v->parts = nn__in_time_slices() && work >= 2.0 * NN__PART;
+    v->parts = nn__in_time_slices() && work >= 2.0 * (double)NN__PART;
     for (int64_t i = -1; v->parts && TENSOR__(next_stage)(&i) && i < tasks;) { fn(v, i, 0); }
     return v->parts;
 }
