@@ -9469,7 +9469,7 @@ TENSOR__FN char *nn__conv_lines(nn__conv_job_t *s, int64_t first, int64_t *line)
         return s->x + first * (int64_t)s->v->es;
     }
     const int64_t rows = s->channels * s->v->taps;
-    s->some = rows;
+    s->some = nn__max(rows, 1);
     if (nn__in_time_slices()) { s->some = nn__max(NN__SCALAR / nn__max(nn__block_pixels(&s->b), 1), 1); }
     nn__run(nn__ceil(rows, s->some), nn__conv_columns, s);
     return s->columns;
@@ -9608,8 +9608,8 @@ TENSOR__FN void nn__conv_weight_task(void *arg, int64_t task, int worker) {
         }
     }
     if (v->transposed) {
-        turned.per = v->kk;
-        if (nn__in_time_slices()) { turned.per = 16 * nn__max(NN__SCALAR / (16 * v->og), 1); }
+        turned.per = nn__max(v->kk, 1);
+        if (nn__in_time_slices()) { turned.per = 16 * nn__max(NN__SCALAR / (16 * nn__max(v->og, 1)), 1); }
         nn__run(nn__ceil(v->kk, turned.per), nn__conv_transpose, &turned);
     }
 }

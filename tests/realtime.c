@@ -1683,6 +1683,71 @@ static void ranges_refused(void) {
     tensor_scope_end(scope);
 }
 
+// ---- sizes of 0 in time slices
+
+static tensor_t *of_nothing(int kind, tensor_t *x) {
+    tensor_t *none = tensor_reshape(tensor_narrow(x, 0, 0, 0), 2, 0, 6, 6);
+    tensor_t *w = tensor_reshape(tensor_narrow(x, 0, 0, 54), 2, 3, 3, 3);
+    tensor_t *images = tensor_reshape(x, 2, 3, 6, 6), *bias = tensor_narrow(x, 0, 0, 2);
+    tensor_t *no_outputs = tensor_reshape(none, 0, 3, 3, 3), *wide;
+    switch (kind) {
+    case 0: return tensor_conv2d(none, tensor_reshape(none, 2, 0, 3, 3), bias);
+    case 1: return tensor_conv2d(images, no_outputs, NULL);
+    case 2: return tensor_conv2d(tensor_reshape(none, 0, 3, 6, 6), w, bias);
+    case 3: return tensor_conv_transpose2d(none, no_outputs, NULL);
+    case 4: return tensor_conv_transpose2d(tensor_reshape(none, 0, 2, 6, 6), w, NULL);
+    case 5:
+        return tensor_conv_transpose2d(tensor_reshape(x, 3, 2, 6, 6), tensor_reshape(none, 2, 0, 3, 3), NULL);
+    case 6: return tensor_max_pool2d(none, 2);
+    case 7: return tensor_avg_pool2d(tensor_reshape(none, 0, 3, 6, 6), 2);
+    case 8: return tensor_im2col(none, 3);
+    case 9: return tensor_im2col(tensor_reshape(none, 0, 3, 6, 6), 3);
+    case 10: return tensor_scaled_dot_product_attention(none, none, none);
+    case 11: return tensor_multinomial(tensor_abs(tensor_reshape(none, 0, 6)), 2, .replacement = 1);
+    case 12: return tensor_matmul(tensor_reshape(none, 0, 6), tensor_reshape(images, 6, 36));
+    case 13:
+        wide = tensor_to(tensor_reshape(none, 0, 6, 6), TENSOR_F64);
+        return tensor_matmul(wide, wide);
+    case 14: return tensor_triu(tensor_reshape(none, 0, 6), 1);
+    case 15: return tensor_lgamma(none);
+    case 16: return tensor_flip(none, 2);
+    case 17: return tensor_linalg_inv(tensor_reshape(none, 0, 6, 6));
+    case 18: return tensor_gather(none, 2, tensor_zeros_of(TENSOR_I64, 2, 0, 6, 6));
+    case 19: return tensor_sort(none, 2, 0).values;
+    case 20: return tensor_conv1d(tensor_reshape(none, 2, 0, 36), tensor_reshape(none, 2, 0, 3), bias);
+    default: return tensor_adaptive_avg_pool2d(none, 2, 2);
+    }
+}
+
+static void nothing_in_parts(void) {
+    for (int kind = 0; kind < 22; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_manual_seed(3);
+        tensor_t *x = tensor_requires_grad_(tensor_randn(216), 1), *grad = NULL;
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = of_nothing(kind, x);
+        if (tensor_requires_grad(y)) {
+            tensor_t *sum = tensor_sum(y);
+            tensor_autograd_grad(&sum, 1, NULL, &x, 1, &grad, TENSOR_ALLOW_UNUSED);
+        }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%d: %s", kind, tensor_error_text());
+        if (!g) {
+            tensor_clear_error();
+            tensor_scope_end(scope);
+            continue;
+        }
+        tensor_t *want = tensor_clone(tensor_detach(y)), *slope = grad ? tensor_clone(grad) : NULL;
+        int r;
+        while ((r = tensor_graph_resume(g, 0)) == 0) { }
+        CHECK_MSG(r == 1, "%d: %s", kind, tensor_error_text());
+        CHECK_MSG(test_same_bits(tensor_detach(y), want), "%d: other elements", kind);
+        CHECK_MSG(!slope || test_same_bits(grad, slope), "%d: another gradient", kind);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
 // ---- what a program may not do between two time slices
 
 static void half_way(const char *op) {
@@ -1745,6 +1810,7 @@ static void between(void) {
 
 int main(void) {
     RUN(between);
+    RUN(nothing_in_parts);
     RUN(slices);
     RUN(parts_of_a_group);
     RUN(replanned);
