@@ -1971,12 +1971,18 @@ static void libraries_close() {
 #endif
     for (int k = 0; k < MAX_DEVICES; k++) {
 #ifdef TCU_HAVE_CUBLASLT
-        if (libraries.blas[k]) { lib.cublasLtDestroy_(libraries.blas[k]); }
-        libraries.blas[k] = nullptr;
+        if (libraries.blas[k]) {
+            on_device_t at(k);
+            lib.cublasLtDestroy_(libraries.blas[k]);
+            libraries.blas[k] = nullptr;
+        }
 #endif
 #ifdef TCU_HAVE_CUDNN
-        if (libraries.dnn[k]) { lib.cudnnDestroy_(libraries.dnn[k]); }
-        libraries.dnn[k] = nullptr;
+        if (libraries.dnn[k]) {
+            on_device_t at(k);
+            lib.cudnnDestroy_(libraries.dnn[k]);
+            libraries.dnn[k] = nullptr;
+        }
 #endif
     }
 
@@ -7421,6 +7427,9 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (q.epilogue && (f64 || (q.beside && ((!relu && q.n % 8) || alignment_of(q.beside) < 16)))) {
         return false;
     }
+    // cuBLASLt moves a bias in vectors and is not told how it lies: one that is aligned to less is copied.
+    const bool odd_bias = q.bias && alignment_of(q.bias) < 16;
+    if (odd_bias && q.epilogue == SUMS_EPILOGUE) { return false; }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
         q.n > INT32_MAX || q.k > INT32_MAX || q.batch > INT32_MAX) {
         return false;
@@ -7435,7 +7444,8 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
     const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
-    int64_t extras = q.bias ? alignment_of(q.bias) : 0;
+    int64_t extras = 0;
+    if (q.bias) { extras = odd_bias ? 16 : alignment_of(q.bias); }
     if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
     int64_t tf32 = q.dtype == TENSOR_F32 && __atomic_load_n(&libraries.matmul_tf32, __ATOMIC_RELAXED);
     product_key_t key = {{at.device, q.dtype, q.m, q.n, q.k, q.batch, a.ld, b.ld, d.ld, q.wb, q.xb, q.yb,
@@ -7490,16 +7500,27 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     product_plan_t plan = slot->plan;
     hold.unlock();
     if (plan.workspace < 0) { return false; }
-    workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
+    const size_t biased = odd_bias ? (size_t)(q.n * size_of(q.dtype)) : 0;
+    const size_t ahead = (biased + 255) / 256 * 256;
+    workspace_t space(at.allocator, at.device, at.stream, (int64_t)ahead + plan.workspace);
     if (space.failed) { return false; }
     relaxed_t leave;
+    if (odd_bias) {
+        const cudaError_t copied = cudaMemcpyAsync(space.at, q.bias, biased, cudaMemcpyDeviceToDevice,
+                                                   at.stream);
+        if (forget(copied)) { return false; }
+        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &space.at, sizeof space.at);
+    }
+    void *work = space.at ? (char *)space.at + ahead : nullptr;
     const void *alpha = f64 ? (const void *)&one : &one32;
     const void *beta = f64 ? (const void *)&more : &more32;
-    e = with_room(at.allocator, at.device, [&] {
-        return lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
-                            q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
-                            &plan.algo, space.at, (size_t)plan.workspace, at.stream);
-    });
+    if (!e) {
+        e = with_room(at.allocator, at.device, [&] {
+            return lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
+                                       q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
+                                       &plan.algo, work, (size_t)plan.workspace, at.stream);
+        });
+    }
     if (!e) {
         __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
@@ -9275,7 +9296,7 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     relaxed_t leave;
     net_t net(at.device, x.dtype, x.dims, c->p->net);
     const size_t ours = (size_t)(w.numel * net.size);
-    bool same = net.weights == ours;
+    bool same = net.weights == ours && (uintptr_t)w.data % 16 == 0;
     if (net.status || (size_t)kept.numel < net.kept || !net.check(lib.cudnnSetStream_(handle, at.stream)) ||
         !net.parts(handle, w.data, [&](int64_t from, int64_t to, int64_t) { same = same && from == to; })) {
         return false;
@@ -10647,11 +10668,11 @@ static void open_peer(int reader, int owner) {
     if (code) { peers_of[owner] &= ~(1u << reader); }       // what is open stays so; copies go both ways
 }
 
-// Whether a copy reads memory of the host after the call that queued it: what the program has pinned itself.
-// CUDA has read all other memory of the host when it returns.
+// Whether a copy reads memory of the host after the call that queued it: what the program has pinned itself,
+// and managed memory. CUDA has read all other memory of the host when it returns.
 static bool reads_later(const void *p) {
     cudaPointerAttributes a = {};
-    return !forget(cudaPointerGetAttributes(&a, p)) && a.type == cudaMemoryTypeHost;
+    return !forget(cudaPointerGetAttributes(&a, p)) && a.type != cudaMemoryTypeUnregistered;
 }
 
 // The device that memory of the program's lies on; `otherwise` where CUDA does not say, or it moves.
@@ -12816,7 +12837,10 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
+    // A communicator with a time limit has its kernels queued when NCCL says that it is done: only then a mark
+    // of the stream stands behind them.
     ncclResult_t end = lib.ncclGroupEnd_();
+    code = nccl_done(c, op, e && e != ncclInProgress ? e : end);
     const uint64_t mark = g ? 0 : next_mark(s);
     each([&](tensor_t *x, bool writes) {
         if (!g) { use_after(s, (block_t *)x->storage->user, writes, mark); }
@@ -12825,7 +12849,7 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         x->storage->write_op = op;
         x->storage->write_site = nullptr;
     });
-    return not_captured(g, nccl_done(c, op, e && e != ncclInProgress ? e : end));
+    return not_captured(g, code);
 #else
     (void)what, (void)list, (void)n, (void)y, (void)root;
     return TENSOR_ERR_INTERNAL;

@@ -229,7 +229,7 @@ static cublasStatus_t lt_matmul(cublasLtHandle_t h, cublasLtMatmulDesc_t dp, con
                                                        (is_gelu(what.epilogue) ? 1 : 8)), "the matrix beside");
     const bool summing = what.epilogue == CUBLASLT_EPILOGUE_BGRADB;
     const size_t biased = (size_t)(summing ? l[3]->columns : l[3]->rows) * bytes_of((cudaDataType)l[3]->type);
-    demand(!what.bias || cusim::on_device(what.bias, biased), "bias");
+    demand(!what.bias || (cusim::on_device(what.bias, biased) && (uintptr_t)what.bias % 16 == 0), "bias");
     if (ready()) { return CUBLAS_STATUS_EXECUTION_FAILED; }
     bool f64 = what.scale == CUDA_R_64F, rounds = what.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
     double by = f64 ? *(const double *)alpha : *(const float *)alpha, more = f64 ? *(const double *)beta : *(const float *)beta;
