@@ -1320,6 +1320,43 @@ static void gelu_tails(void) {
     CHECK(tensor_equal(tensor_isnan(off(tensor_gelu(on(x)))), tensor_isnan(x)));
 }
 
+// Products of ones are as large as k: steps that a library leaves out at the end of k are seen.
+static void every_step(void) {
+    static const int64_t depths[] = {7, 255, 1151, 16511}, rows[] = {1, 3, 17, 130};
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    for (int d = 0; d < 3; d++) {
+        for (int k = 0; k < 4; k++) {
+            tensor_scope_t s = tensor_scope_begin();
+            tensor_t *b = tensor_to(on(tensor_ones(depths[k], 24)), dtypes[d]);
+            for (int m = 0; m < 4; m++) {
+                tensor_t *y = tensor_matmul(tensor_to(on(tensor_ones(rows[m], depths[k])), dtypes[d]), b);
+                tensor_t *want = tensor_to(tensor_full((double)depths[k], rows[m], 24), dtypes[d]);
+                CHECK_MSG(tensor_equal(off(y), want), "%s, %d steps, %d rows", tensor_dtype_name(dtypes[d]),
+                          (int)depths[k], (int)rows[m]);
+            }
+            tensor_scope_end(s);
+        }
+    }
+}
+
+// The slope of relu at 0 is 0, by whatever kernel makes it.
+static void relu_of_zeros(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F16, TENSOR_BF16};
+    for (int d = 0; d < 3; d++) {
+        tensor_scope_t s = tensor_scope_begin();
+        nn_module_t *m = nn_sequential(nn_linear(64, 128), nn_relu(), nn_linear(128, 8));
+        tensor_set_grad_enabled(0);
+        tensor_fill_(nn_get(m, "0.bias"), 0);
+        tensor_set_grad_enabled(1);
+        CHECK(nn_to(m, TENSOR_CUDA) == 0 && nn_to(m, dtypes[d]) == 0);
+        tensor_backward(tensor_sum(nn_forward(m, tensor_to(on(tensor_zeros(32, 64)), dtypes[d]))));
+        CHECK_MSG(tensor_item(tensor_max(tensor_abs(off(tensor_grad(nn_get(m, "0.bias")))))) == 0, "%s",
+                  tensor_dtype_name(dtypes[d]));
+        nn_free(m);
+        tensor_scope_end(s);
+    }
+}
+
 // On a device x + dropout(y), and the norm behind it, are one kernel in the layers of a transformer, also
 // where autocast makes y a half and x f32, and where y lies in another order. A hook that does nothing keeps
 // the calls apart: bit for bit, the values and gradients are the same.
@@ -1735,6 +1772,8 @@ int main(void) {
     RUN(mixed);
     RUN(evaluated);
     RUN(gelu_tails);
+    RUN(every_step);
+    RUN(relu_of_zeros);
     RUN(ctc_twice);
     RUN(residuals);
 #ifndef TEST_CUDA
