@@ -1796,25 +1796,43 @@ struct dnn_kind_t {
 typedef plan_key_t<16> kind_key_t;
 #endif
 
-static struct {
-    std::mutex lock;                            // for all members below except the switches
-    int off, matmul_tf32, no_conv_tf32;
-    int64_t calls;
-    int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
-    char message[512], error[512];              // message: cuDNN's, perhaps about one of several engines
+// Handles and plans of a device. A library may wait for the device while the lock is held, and the device's
+// collectives for what the thread of another device has yet to queue: so each device has its own lock.
+struct device_libraries_t {
+    std::mutex lock;                            // for all members below; a handle serves one thread at a time
 #ifdef TCU_HAVE_CUBLASLT
-    cublasLtHandle_t blas[MAX_DEVICES];
+    cublasLtHandle_t blas;
     plans_t<product_key_t, product_plan_t> products;
 #endif
 #ifdef TCU_HAVE_CUDNN
-    cudnnHandle_t dnn[MAX_DEVICES];
-    cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
+    cudnnHandle_t dnn;
     plans_t<dnn_key_t, dnn_plan_t> graphs;
     plans_t<kind_key_t, dnn_kind_t> kinds;
-    int captured;                               // graphs of the device that are alive
+#endif
+};
+
+static struct {
+    std::mutex lock;                            // for state, error, captured, kept; taken last
+    int off, matmul_tf32, no_conv_tf32;
+    int64_t calls;
+    int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
+    char error[512];
+    device_libraries_t of[MAX_DEVICES];
+#ifdef TCU_HAVE_CUDNN
+    cudnnBackendDescriptor_t properties; // set by tests: plans are made for this device, without a handle
+    int captured;                               // graphs of devices that are alive
     list_t<cudnnBackendDescriptor_t> kept;      // of plans that have gone meanwhile
 #endif
 } libraries;
+
+#ifdef TCU_HAVE_CUDNN
+static thread_local char dnn_message[512];      // cuDNN's, perhaps about one of several engines
+#endif
+
+static void library_failed(const char *text) {
+    std::lock_guard<std::mutex> hold(libraries.lock);
+    snprintf(libraries.error, sizeof libraries.error, "%s", text);
+}
 
 // Workspace for the length of a call; queued work may still use it.
 struct workspace_t {
@@ -1839,37 +1857,41 @@ struct relaxed_t {
 };
 
 #ifdef TCU_HAVE_CUBLASLT
-// Call with libraries.lock held -> ok
+// -> ok
 static bool blas_ok(const char *what, cublasStatus_t status) {
+    char text[sizeof libraries.error];
     if (!status) { return true; }
     cudaGetLastError();                         // the next launch must not see it
-    snprintf(libraries.error, sizeof libraries.error, "cuBLASLt: %s: %s", what,
-             lib.cublasLtGetStatusString_(status));
+    snprintf(text, sizeof text, "cuBLASLt: %s: %s", what, lib.cublasLtGetStatusString_(status));
+    library_failed(text);
     return false;
 }
 #endif
 #ifdef TCU_HAVE_CUDNN
-// Call with libraries.lock held -> ok; else a text, which becomes the library's error if `last`
+// -> ok; else a text, which becomes the library's error if `last`
 static bool dnn_ok(const char *what, cudnnStatus_t status, bool last = false) {
     char text[300] = "";
     if (!status) { return true; }
     cudaGetLastError();
     lib.cudnnGetLastErrorString_(text, sizeof text);
-    snprintf(libraries.message, sizeof libraries.message, "cuDNN: %s: %s: %s", what,
-             lib.cudnnGetErrorString_(status), text);
-    if (last) { memcpy(libraries.error, libraries.message, sizeof libraries.error); }
+    snprintf(dnn_message, sizeof dnn_message, "cuDNN: %s: %s: %s", what, lib.cudnnGetErrorString_(status),
+             text);
+    if (last) { library_failed(dnn_message); }
     return false;
 }
 
-// Call with libraries.lock held. A graph launches the kernels of the plans that its capture ran, so while
-// there are graphs nothing is destroyed (what the list has no memory for never is).
+// A graph launches the kernels of the plans that its capture ran, so while there are graphs nothing is
+// destroyed (what the list has no memory for never is).
 static void dnn_destroy(cudnnBackendDescriptor_t d) {
     if (!d) { return; }
-    if (libraries.captured) {
-        libraries.kept.add(d);
-    } else {
-        lib.cudnnBackendDestroyDescriptor_(d);
+    {
+        std::lock_guard<std::mutex> hold(libraries.lock);
+        if (libraries.captured) {
+            libraries.kept.add(d);
+            return;
+        }
     }
+    lib.cudnnBackendDestroyDescriptor_(d);
 }
 
 static void dnn_drop(dnn_plan_t &p) {
@@ -1883,11 +1905,16 @@ static void kind_drop(dnn_kind_t &k) { dnn_destroy(k.kernels); }
 // A graph begins (1), or has gone (-1).
 static void plans_of_graphs(int more) {
 #ifdef TCU_HAVE_CUDNN
-    std::lock_guard<std::mutex> hold(libraries.lock);
-    libraries.captured += more;
-    if (libraries.captured) { return; }
-    for (int k = 0; k < libraries.kept.n; k++) { dnn_destroy(libraries.kept.at[k]); }
-    libraries.kept.drop();
+    list_t<cudnnBackendDescriptor_t> gone = {};
+    {
+        std::lock_guard<std::mutex> hold(libraries.lock);
+        libraries.captured += more;
+        if (libraries.captured) { return; }
+        gone = libraries.kept;
+        libraries.kept = {};
+    }
+    for (int k = 0; k < gone.n; k++) { lib.cudnnBackendDestroyDescriptor_(gone.at[k]); }
+    gone.drop();
 #else
     (void)more;
 #endif
@@ -1913,10 +1940,10 @@ template <class F> inline auto with_room(allocator_t *cache, int device, F call)
     return call();
 }
 
-// Call with libraries.lock held: opens a library and makes its handle for a device -> whether it is usable
-static bool library_ready(library_t which, int device, allocator_t *cache) {
+// Opens a library -> whether it is usable
+static bool library_opened(library_t which) {
     long version = -1, major = -1;
-    (void)device, (void)cache;
+    std::lock_guard<std::mutex> hold(libraries.lock);
     if (!libraries.state[which]) {
         libraries.state[which] = -1;
         if (open_library(which, libraries.error, sizeof libraries.error)) { return false; }
@@ -1941,19 +1968,24 @@ static bool library_ready(library_t which, int device, allocator_t *cache) {
         }
         libraries.state[which] = 1;
     }
+    return libraries.state[which] > 0;
+}
 
-    if (libraries.state[which] < 0) { return false; }
+// Call with the device's lock held: opens a library and makes its handle -> whether it is usable
+static bool library_ready(library_t which, int device, allocator_t *cache) {
+    (void)device, (void)cache;
+    if (!library_opened(which)) { return false; }
 #ifdef TCU_HAVE_CUBLASLT
-    if (which == LIBRARY_CUBLASLT && !libraries.blas[device]) {
+    if (which == LIBRARY_CUBLASLT && !libraries.of[device].blas) {
         on_device_t leave(device);
-        auto make = [&] { return lib.cublasLtCreate_(&libraries.blas[device]); };
+        auto make = [&] { return lib.cublasLtCreate_(&libraries.of[device].blas); };
         return blas_ok("cublasLtCreate", with_room(cache, device, make));
     }
 #endif
 #ifdef TCU_HAVE_CUDNN
-    if (which == LIBRARY_CUDNN && !libraries.dnn[device] && !libraries.properties) {
+    if (which == LIBRARY_CUDNN && !libraries.of[device].dnn && !libraries.properties) {
         on_device_t leave(device);
-        auto make = [&] { return lib.cudnnCreate_(&libraries.dnn[device]); };
+        auto make = [&] { return lib.cudnnCreate_(&libraries.of[device].dnn); };
         return dnn_ok("cudnnCreate", with_room(cache, device, make), true);
     }
 #endif
@@ -1961,31 +1993,29 @@ static bool library_ready(library_t which, int device, allocator_t *cache) {
 }
 
 static void libraries_close() {
-    std::lock_guard<std::mutex> hold(libraries.lock);
-#ifdef TCU_HAVE_CUDNN
-    libraries.graphs.clear(dnn_drop);
-    libraries.kinds.clear(kind_drop);
-#endif
-#ifdef TCU_HAVE_CUBLASLT
-    libraries.products.clear(nullptr);
-#endif
     for (int k = 0; k < MAX_DEVICES; k++) {
-#ifdef TCU_HAVE_CUBLASLT
-        if (libraries.blas[k]) {
+        device_libraries_t &d = libraries.of[k];
+        std::lock_guard<std::mutex> hold(d.lock);
+#ifdef TCU_HAVE_CUDNN
+        d.graphs.clear(dnn_drop);
+        d.kinds.clear(kind_drop);
+        if (d.dnn) {
             on_device_t at(k);
-            lib.cublasLtDestroy_(libraries.blas[k]);
-            libraries.blas[k] = nullptr;
+            lib.cudnnDestroy_(d.dnn);
+            d.dnn = nullptr;
         }
 #endif
-#ifdef TCU_HAVE_CUDNN
-        if (libraries.dnn[k]) {
+#ifdef TCU_HAVE_CUBLASLT
+        d.products.clear(nullptr);
+        if (d.blas) {
             on_device_t at(k);
-            lib.cudnnDestroy_(libraries.dnn[k]);
-            libraries.dnn[k] = nullptr;
+            lib.cublasLtDestroy_(d.blas);
+            d.blas = nullptr;
         }
 #endif
     }
 
+    std::lock_guard<std::mutex> hold(libraries.lock);
     memset(libraries.state, 0, sizeof libraries.state);
     libraries.error[0] = 0;
 }
@@ -7365,7 +7395,7 @@ struct side_t {
     }
 };
 
-// Call with libraries.lock held: the algorithm of the described product, by cuBLASLt's heuristic; -1 bytes
+// Call with the device's lock held: the algorithm of the described product, by cuBLASLt's heuristic; -1 bytes
 // of workspace if it has none.
 static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasLtMatmulDesc_t product,
                                    cublasLtMatrixLayoutOpaque_t *layout, product_plan_t *plan) {
@@ -7388,7 +7418,7 @@ static cublasStatus_t plan_product(const place_t &at, const matmul_t &q, cublasL
     want(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &align[2], sizeof align[2]);
     want(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts, sizeof parts);
     if (!e) {
-        e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.blas[at.device], product, &layout[0], &layout[1],
+        e = lib.cublasLtMatmulAlgoGetHeuristic_(libraries.of[at.device].blas, product, &layout[0], &layout[1],
                                                 &layout[2], &layout[2], &wish, 1, &result, &results);
     }
 
@@ -7419,6 +7449,31 @@ static cublasStatus_t layouts_of(const matmul_t &q, const side_t *const *side, c
     return e;
 }
 
+// What is to be computed of A and B.
+static cublasStatus_t product_of(const matmul_t &q, const side_t *const *side, cublasComputeType_t sums,
+                                 int32_t epilogue, cublasLtMatmulDescOpaque_t *product) {
+    const bool relu = q.epilogue == RELU_EPILOGUE || q.epilogue == RELU_SLOPE_EPILOGUE;
+    const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
+    int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
+    for (int k = 0; k < 2; k++) {
+        if (side[k]->transposed) { op[k] = CUBLAS_OP_T; }
+    }
+    cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(product, sizeof *product, sums,
+                                                            q.dtype == TENSOR_F64 ? CUDA_R_64F : CUDA_R_32F);
+    auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
+        if (!e) { e = lib.cublasLtMatmulDescSetAttribute_(product, name, value, bytes); }
+    };
+    set(CUBLASLT_MATMUL_DESC_TRANSA, &op[0], sizeof op[0]);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, &op[1], sizeof op[1]);
+    if (epilogue) { set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue); }
+    if (q.bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias); }
+    if (q.beside) {
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.beside, sizeof q.beside);
+        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &beside_ld, sizeof beside_ld);
+    }
+    return e;
+}
+
 // y = x w is its D[n,m] = A[n,k] B[k,m] with A = w and B = x, so nothing is transposed. -> whether it was
 // done
 static bool matmul_by_library(const place_t &at, const matmul_t &q) {
@@ -7443,7 +7498,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     int32_t epilogue = q.epilogue;
     if (q.bias && q.epilogue != SUMS_EPILOGUE) { epilogue |= CUBLASLT_EPILOGUE_BIAS; }
     if (q.beside) { epilogue |= CUBLASLT_EPILOGUE_GELU_AUX & ~CUBLASLT_EPILOGUE_GELU; }
-    const int64_t beside_ld = relu ? bits_ld(q.n) : q.n;
     int64_t extras = 0;
     if (q.bias) { extras = odd_bias ? 16 : alignment_of(q.bias); }
     if (q.beside) { extras += 1024ll * alignment_of(q.beside); }
@@ -7465,32 +7519,16 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     cublasLtMatmulDescOpaque_t product;
     cublasLtMatrixLayoutOpaque_t layout[3];     // of A, B, D
     const side_t *side[3] = {&a, &b, &d};
-    int32_t op[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
-    if (a.transposed) { op[0] = CUBLAS_OP_T; }
-    if (b.transposed) { op[1] = CUBLAS_OP_T; }
     double one = q.alpha, more = q.add;
     float one32 = (float)one, more32 = (float)more;
     bool found = false;
 
-    std::unique_lock<std::mutex> hold(libraries.lock);
+    std::unique_lock<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUBLASLT, at.device, at.allocator)) { return false; }
-    cublasStatus_t e = lib.cublasLtMatmulDescInit_internal_(&product, sizeof product, sums,
-                                                            f64 ? CUDA_R_64F : CUDA_R_32F);
-    auto set = [&](cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
-        if (!e) { e = lib.cublasLtMatmulDescSetAttribute_(&product, name, value, bytes); }
-    };
-    set(CUBLASLT_MATMUL_DESC_TRANSA, &op[0], sizeof op[0]);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, &op[1], sizeof op[1]);
-    if (epilogue) { set(CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue); }
-    if (q.bias) { set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &q.bias, sizeof q.bias); }
-    if (q.beside) {
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &q.beside, sizeof q.beside);
-        set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &beside_ld, sizeof beside_ld);
-    }
-
+    cublasStatus_t e = product_of(q, side, sums, epilogue, &product);
     if (!e) { e = layouts_of(q, side, type, layout); }
     if (!blas_ok("description of a product", e)) { return false; }
-    auto *slot = libraries.products.of(key, at.limits.plan_sets, nullptr, &found);
+    auto *slot = libraries.of[at.device].products.of(key, at.limits.plan_sets, nullptr, &found);
     if (!found) {
         e = plan_product(at, q, &product, layout, &slot->plan);
         if (e && e != CUBLAS_STATUS_NOT_SUPPORTED) { slot->used = 0; }       // it may succeed next time
@@ -7509,14 +7547,15 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         const cudaError_t copied = cudaMemcpyAsync(space.at, q.bias, biased, cudaMemcpyDeviceToDevice,
                                                    at.stream);
         if (forget(copied)) { return false; }
-        set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, &space.at, sizeof space.at);
+        e = lib.cublasLtMatmulDescSetAttribute_(&product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &space.at,
+                                                sizeof space.at);
     }
     void *work = space.at ? (char *)space.at + ahead : nullptr;
     const void *alpha = f64 ? (const void *)&one : &one32;
     const void *beta = f64 ? (const void *)&more : &more32;
     if (!e) {
         e = with_room(at.allocator, at.device, [&] {
-            return lib.cublasLtMatmul_(libraries.blas[at.device], &product, alpha, q.w, &layout[0],
+            return lib.cublasLtMatmul_(libraries.of[at.device].blas, &product, alpha, q.w, &layout[0],
                                        q.x, &layout[1], beta, q.y, &layout[2], q.y, &layout[2],
                                        &plan.algo, work, (size_t)plan.workspace, at.stream);
         });
@@ -7525,8 +7564,6 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
         __atomic_fetch_add(&libraries.calls, 1, __ATOMIC_RELAXED);
         return true;
     }
-
-    hold.lock();
     return blas_ok("cublasLtMatmul", e);
 }
 #endif
@@ -7944,7 +7981,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
     if (!libraries.properties) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.of[device].dnn);
     }
 
     const bool varies = kernels != nullptr;
@@ -7964,7 +8001,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         *kernels = cache;
     }
 #endif
-    snprintf(libraries.message, sizeof libraries.message,
+    snprintf(dnn_message, sizeof dnn_message,
              "cuDNN: no engine is deterministic and as exact as asked");
     for (cudnnBackendHeurMode_t mode : modes) {
         cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
@@ -7992,7 +8029,8 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
             if (libraries.properties) {
                 g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
             } else {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.dnn[device]);
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                      &libraries.of[device].dnn);
             }
             if (g.status) { break; }
             if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
@@ -8120,7 +8158,7 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
                                  void *const *data, void *workspace) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
-    cudnnHandle_t handle = libraries.dnn[at.device];
+    cudnnHandle_t handle = libraries.of[at.device].dnn;
     cudnnStatus_t e = lib.cudnnSetStream_(handle, at.stream);
     if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
         return e;
@@ -8145,8 +8183,8 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
     return e;
 }
 
-// Call with libraries.lock held: a convolution's plan, for the sum with bias as well or for the convolution
-// only.
+// Call with the device's lock held: a convolution's plan, for the sum with bias as well or for the
+// convolution only.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                  const int64_t (*space)[3], const int64_t *alignment, bool bias) {
     bool found = false,
@@ -8168,13 +8206,13 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
     }
 
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
-    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         bool exact = dtype == TENSOR_F32 && !tf32;
         slot->plan.workspace = -1;
         cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
-        if (e && !bias) { memcpy(libraries.error, libraries.message, sizeof libraries.error); }
+        if (e && !bias) { library_failed(dnn_message); }
         if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
 
@@ -8212,7 +8250,7 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
         space[3][k] = g.dilation[d];
     }
 
-    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
     bool whole = plan != nullptr;
@@ -8807,14 +8845,15 @@ struct flow_t : dnn_graph_t {
     }
 };
 
-// Call with libraries.lock held: fills the slot of a graph that comes in many sizes. To compile its kernels
-// costs cuDNN from half a second on. The sizes that come first, for many programs the only ones, have kernels
-// of their own; all others of the kind share kernels that take any sizes, so that a sentence of another
-// length or the last batch of an epoch costs milliseconds. If cuDNN has no such engine, each has its own.
+// Call with the device's lock held: fills the slot of a graph that comes in many sizes. To compile its
+// kernels costs cuDNN from half a second on. The sizes that come first, for many programs the only ones, have
+// kernels of their own; all others of the kind share kernels that take any sizes, so that a sentence of
+// another length or the last batch of an epoch costs milliseconds. If cuDNN has no such engine, each has its
+// own.
 static void plan_of_kind(const place_t &at, flow_t &g, const kind_key_t &key, int64_t most,
                          plans_t<dnn_key_t, dnn_plan_t>::slot_t *slot) {
     bool found = false, made = false;
-    dnn_kind_t &kind = libraries.kinds.of(key, at.limits.plan_sets, kind_drop, &found)->plan;
+    dnn_kind_t &kind = libraries.of[at.device].kinds.of(key, at.limits.plan_sets, kind_drop, &found)->plan;
     const uint64_t sizes = hash_of(slot->key);
     if (!found) { kind.first = sizes; }
     if (CUDNN_VERSION < 90500) { kind.refused = true; }
@@ -8825,7 +8864,7 @@ static void plan_of_kind(const place_t &at, flow_t &g, const kind_key_t &key, in
         if (kind.refused) { g.status = CUDNN_STATUS_SUCCESS; }
     }
     if (!made && (g.status || !plan_of(g, g.op, g.ops, at.device, false, most, &slot->plan))) {
-        memcpy(libraries.error, libraries.message, sizeof libraries.error);
+        library_failed(dnn_message);
     }
     if (g.status && CUDNN_STATUS_CATEGORY(g.status) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
 }
@@ -8899,7 +8938,7 @@ static void attention_graph(flow_t &g, bool back, bool causal, cudnnDataType_t t
     g.product(x, g.reshape(d[SDPA_K], key), d[SDPA_DQ]);
 }
 
-// Call with libraries.lock held.
+// Call with the device's lock held.
 static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, int dtype, const heads_t *t,
                                      const int64_t *alignment, const heads_t *bias) {
     bool found = false;
@@ -8923,7 +8962,7 @@ static dnn_plan_t *attention_planned(const place_t &at, bool back, bool causal, 
         key.v[35] = bias->dims[1];
     }
     static_assert(5 + 28 + 3 <= sizeof key.v / sizeof *key.v, "a key of attention");
-    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) {
         on_device_t leave(at.device);
         flow_t g;
@@ -8972,7 +9011,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
     }
 
     part = back ? most<int64_t>(1, least(part, all)) : all;
-    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     for (int64_t from = 0; from < all; from += part) {
         part = part < all - from ? part : all - from;
@@ -9024,7 +9063,7 @@ static bool attention_by_library(const place_t &at, const tensor_call_t *c) {
 enum { NORM_X = 1, NORM_SCALE, NORM_MEAN, NORM_INVERSE, NORM_Y, NORM_BIAS, NORM_EPS, NORM_DY, NORM_DSCALE,
        NORM_DBIAS };
 
-// Call with libraries.lock held.
+// Call with the device's lock held.
 static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dtype, const image_t &x,
                                 const int64_t *alignment) {
     bool found = false;
@@ -9035,7 +9074,7 @@ static dnn_plan_t *norm_planned(const place_t &at, bool layer, bool back, int dt
         key.v[7 + 2 * d] = x.strides[d];
     }
 
-    auto *slot = libraries.graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
+    auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (found) { return slot->plan.workspace < 0 ? nullptr : &slot->plan; }
     on_device_t leave(at.device);
     flow_t g;
@@ -9129,7 +9168,7 @@ static bool norm_by_library(const place_t &at, const tensor_call_t *c) {
         if (row && alignment_of(data[k]) < 16) { return false; }
     }
 
-    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
     dnn_plan_t *plan = norm_planned(at, layer, back, x.dtype, image, alignment);
     if (!plan) { return false; }
@@ -9155,7 +9194,7 @@ struct net_t {
     const tensor_net_params_t &p;
     const int64_t ends, gates, features;                    // ends: layers times directions
     int64_t size;                                           // of an element
-    // Call with libraries.lock held.
+    // Call with the device's lock held.
     net_t(int device, int dtype, const int64_t *dims, const tensor_net_params_t &p_)
         : p(p_), ends(p.num_layers * p.directions), gates(nn_gates(p.kind)), features(dims[2]),
           size(size_of(dtype)) {
@@ -9200,7 +9239,7 @@ struct net_t {
                                                 nullptr, CUDNN_RNN_PADDED_IO_ENABLED));
         }
         if (libraries.properties) { return; }                       // the rest needs a device
-        cudnnHandle_t handle = libraries.dnn[device];
+        cudnnHandle_t handle = libraries.of[device].dnn;
         if (!status) { check(lib.cudnnGetRNNWeightSpaceSize_(handle, net, &weights)); }
         if (!status) { check(lib.cudnnGetRNNTempSpaceSizes_(handle, net, mode(), x, &work, &kept)); }
     }
@@ -9277,7 +9316,7 @@ struct net_t {
 static int64_t backend_net(int index, int dtype, const int64_t *dims, const tensor_params_t *p) {
     if (__atomic_load_n(&libraries.off, __ATOMIC_RELAXED) || dtype == TENSOR_F64) { return -1; }
     on_device_t leave(index);
-    std::lock_guard<std::mutex> hold(libraries.lock);
+    std::lock_guard<std::mutex> hold(libraries.of[index].lock);
     if (!library_ready(LIBRARY_CUDNN, index, nullptr)) { return -1; }
     net_t net(index, dtype, dims, p->net);
     return net.status ? -1 : (int64_t)net.kept;
@@ -9290,9 +9329,9 @@ static bool net_by_library(const place_t &at, const tensor_call_t *c) {
     const tensor_arg_t &x = *a.x, &w = *a.weights, &y = *a.y, &states = *a.states, &kept = *a.kept;
     const void *h0 = a.h0->data, *c0 = a.c0->data;
     if (!at.allocator || !at.limits.libraries) { return false; }
-    std::lock_guard<std::mutex> hold(libraries.lock);   // a handle serves one thread at a time
+    std::lock_guard<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
-    cudnnHandle_t handle = libraries.dnn[at.device];
+    cudnnHandle_t handle = libraries.of[at.device].dnn;
     relaxed_t leave;
     net_t net(at.device, x.dtype, x.dims, c->p->net);
     const size_t ours = (size_t)(w.numel * net.size);
@@ -12837,8 +12876,8 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
-    // A communicator with a time limit has its kernels queued when NCCL says that it is done: only then a mark
-    // of the stream stands behind them.
+    // A communicator with a time limit has its kernels queued when NCCL says that it is done: only then a
+    // mark of the stream stands behind them.
     ncclResult_t end = lib.ncclGroupEnd_();
     code = nccl_done(c, op, e && e != ncclInProgress ? e : end);
     const uint64_t mark = g ? 0 : next_mark(s);

@@ -149,7 +149,7 @@ static void bias_gradients() {
                 for (int way = 0; way < 4; way++) {     // without libraries, with, refused, for a graph
                     tensor_cuda_set_libraries(way > 0);
                     fakes.refuse_row_sums = way == 2;
-                    if (way) { libraries.products.clear(nullptr); }
+                    if (way) { libraries.of[0].products.clear(nullptr); }
                     tensor_t *fy = layer(fx, far);
                     const long summed = fakes.summed, launches = cusim::counts.launches, products = fakes.products;
                     CHECK(tensor_autograd_grad(&fy, 1, &fg, far, 2, got, way == 3 ? TENSOR_CREATE_GRAPH : 0) == 0);
@@ -161,7 +161,7 @@ static void bias_gradients() {
                 }
                 tensor_cuda_set_libraries(1);
                 fakes.refuse_row_sums = false;
-                libraries.products.clear(nullptr);
+                libraries.of[0].products.clear(nullptr);
                 tensor_scope_end(scope);
             }
         }
@@ -209,7 +209,7 @@ static void slopes() {
                 tensor_t *gy = tensor_mul_scalar(tensor_randn_n(out.data(), (int)out.size()), 0.1), *fg;
                 gy = tensor_to(gy, (tensor_dtype_t)dtype), fg = on(gy);
                 fakes.refuse_slopes = way == REFUSED;
-                libraries.products.clear(nullptr);
+                libraries.of[0].products.clear(nullptr);
                 hooked = 0;
                 const long activated = fakes.activated;
                 run_pair(close, gelu, way), run_pair(far, gelu, way);
@@ -243,7 +243,7 @@ static void slopes() {
         }
     }
     fakes.refuse_slopes = false;
-    libraries.products.clear(nullptr);
+    libraries.of[0].products.clear(nullptr);
 }
 
 // nn_sequential joins them on a device as well: gelu in halves only, and relu by a kernel, because cuBLASLt makes 0 of
@@ -782,7 +782,7 @@ static void plans_outlive() {
     tensor_t *y = convolve(c, false, x, w, NULL);
     tensor_graph_t *g = tensor_capture_end();
     const long live = fakes.live;
-    tcu::libraries.graphs.clear(tcu::dnn_drop);
+    tcu::libraries.of[0].graphs.clear(tcu::dnn_drop);
     CHECK(fakes.live == live && tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 9);
     CHECK(tensor_graph_free(g) == 0 && fakes.live < live && tensor_ok());
     tensor_scope_end(scope);
@@ -792,8 +792,8 @@ static void many_sizes() {
     using tcu::libraries;
     enum { SIZES = 6 };
     auto clear = [&](bool kinds) {
-        libraries.graphs.clear(tcu::dnn_drop);
-        if (kinds) { libraries.kinds.clear(tcu::kind_drop); }
+        libraries.of[0].graphs.clear(tcu::dnn_drop);
+        if (kinds) { libraries.of[0].kinds.clear(tcu::kind_drop); }
     };
     auto attend = [&](int64_t k, bool back) {
         tensor_scope_t scope = tensor_scope_begin();
@@ -1148,7 +1148,7 @@ static void orders() {
     }
     tensor_t *in[3] = {random_of(TENSOR_F32, {3, 2, 3}), random_of(TENSOR_F32, {8, 3}), random_of(TENSOR_F32, {8, 2})};
     meet(TENSOR_F32, in, 3, [](tensor_t *const *x) { return lstm_of(x, 1); });
-    for (auto &set : libraries.graphs.slot) {
+    for (auto &set : libraries.of[0].graphs.slot) {
         for (auto &s : set) { refused += s.used && s.plan.workspace < 0; }
     }
     std::printf("%d ops and their gradients by the kernels here, where cuDNN had no device; it refused %d plans\n", calls, refused);
@@ -1255,14 +1255,14 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
                     a.ndim = 4, a.dims = dims[k], a.strides = strides;
                     t.emplace_back(a, way.last);
                 }
-                libraries.message[0] = 0;
+                dnn_message[0] = 0;
                 dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), way.dtype, t.data(), space, alignment, kind == 3);
                 if (kind == 3) {
                     sums += p != nullptr, all++;
                 } else {
                     asked[c.model]++, plans[c.model] += p != nullptr;
                     CHECK(p != nullptr);
-                    if (!p) { std::printf("no plan for %s, %d -> %d in %d groups, size %d, kernel %d, kind %d: %s\n", way.name, (int)c.cin, (int)c.cout, (int)groups, (int)c.size, (int)c.kernel, kind, libraries.message); }
+                    if (!p) { std::printf("no plan for %s, %d -> %d in %d groups, size %d, kernel %d, kind %d: %s\n", way.name, (int)c.cin, (int)c.cout, (int)groups, (int)c.size, (int)c.kernel, kind, dnn_message); }
                 }
                 if (p && p->workspace > most) { most = p->workspace; }
             }
@@ -1296,7 +1296,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         dnn_plan_t *p = attention_planned(at, back, causal, dtype, t.data(), alignment, masked ? &bias : nullptr);
         CHECK(p != NULL);
         std::printf("attention %s%s%s, %s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_BF16 ? "bf16" : "f16", causal ? " causal" : masked ? " masked" : "", back ? " backward" : "",
-                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : libraries.message, p ? (double)p->workspace / 1e6 : 0,
+                    "8 x 12 x 1024 x 64", p ? "a plan by cuDNN" : dnn_message, p ? (double)p->workspace / 1e6 : 0,
                     std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     double took[3] = {};
@@ -1329,7 +1329,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
             auto start = std::chrono::steady_clock::now();
             dnn_plan_t *p = norm_planned(at, false, back, dtype, image_t(a, true), alignment);
             CHECK(p != NULL);
-            std::printf("batch norm %d x %d %s%s: %s; workspace %.1f MB; %.1f s\n", (int)c[0], (int)c[1], dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : libraries.message,
+            std::printf("batch norm %d x %d %s%s: %s; workspace %.1f MB; %.1f s\n", (int)c[0], (int)c[1], dtype == TENSOR_F32 ? "f32" : "bf16", back ? " backward" : "", p ? "a plan by cuDNN" : dnn_message,
                         p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
     }
@@ -1344,7 +1344,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         dnn_plan_t *p = norm_planned(at, true, back, dtype, image_t(a, true), alignment);
         CHECK(p != NULL);
         std::printf("layer norm %s%s: %s; workspace %.1f MB; %.1f s\n", dtype == TENSOR_F32 ? "f32" : dtype == TENSOR_F16 ? "f16" : "bf16", back ? " backward" : "",
-                    p ? "a plan by cuDNN" : libraries.message, p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+                    p ? "a plan by cuDNN" : dnn_message, p ? (double)p->workspace / 1e6 : 0, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
     for (int dtype : {TENSOR_F32, TENSOR_F16, TENSOR_BF16}) {    // LSTM and GRU: no plans, but its words for a net are taken
         // GNMT: the first layer of the encoder, the next, the others and the decoder's; a net of several
@@ -1365,15 +1365,37 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         }
     }
     if (!driver) { std::printf("skipped 16 tests: no stand-in for libcuda.so.1\n"); }
-    libraries.graphs.clear(dnn_drop), libraries.kinds.clear(kind_drop);
+    libraries.of[0].graphs.clear(dnn_drop), libraries.of[0].kinds.clear(kind_drop);
     if (full) {
         refusals();
-        libraries.graphs.clear(dnn_drop), libraries.kinds.clear(kind_drop);
+        libraries.of[0].graphs.clear(dnn_drop), libraries.of[0].kinds.clear(kind_drop);
     } else {
         std::printf("skipped 1 test: what the real cuDNN refuses, with FULL=1\n");
     }
     lib.cudnnBackendDestroyDescriptor_(libraries.properties);
     libraries.properties = nullptr;
+}
+
+// While a library works for one device, the thread of another goes on: the first may wait for its collective.
+static void devices_apart() {
+    cusim_set("devices", 2);
+    CHECK(tensor_cuda_init() == 0);
+    tensor_scope_t scope = tensor_scope_begin();
+    const tensor_device_t second = (tensor_device_t)(TENSOR_CUDA + 1);
+    tensor_t *x = random_of(TENSOR_BF16, {2, 8, 6, 6}), *w = random_of(TENSOR_BF16, {8, 8, 3, 3});
+    tensor_t *a = random_of(TENSOR_F32, {5, 6}), *b = random_of(TENSOR_F32, {6, 7});
+    const conv_case_t c = {2, 2, 8, 8, 6, 3, 1, 1, 1, 1, 0};
+    {
+        std::lock_guard<std::mutex> busy(libraries.of[0].lock);
+        const int64_t before = tensor_cuda_library_calls();
+        tensor_t *y = convolve(c, false, tensor_to(x, second), tensor_to(w, second), NULL);
+        CHECK(near(y, convolve(c, false, x, w, NULL), TENSOR_BF16));
+        CHECK(near(tensor_matmul(tensor_to(a, second), tensor_to(b, second)), tensor_matmul(a, b), TENSOR_F32));
+        CHECK(tensor_cuda_library_calls() == before + 2);
+    }
+    tensor_scope_end(scope);
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
+    cusim_set("devices", 1);
 }
 
 static int tests() {
@@ -1406,6 +1428,7 @@ static int tests() {
     failing_graphs();
     failing_nets();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
+    devices_apart();
     cusim_set("live", 0);
 #ifdef CUSIM_ASAN
     std::printf("skipped 1 test: the real cuDNN leaks on its own\n");
