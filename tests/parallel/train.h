@@ -194,15 +194,16 @@ static int cleared(void) {
 // Parameters that require no gradient on any rank are left out, and every other one has its mean.
 static int frozen(void) {
     nn_module_t *net = make_net(8, 0);
-    nn_named_list_t list = nn_named_parameters(net);
-    tensor_requires_grad_(list.item[0].tensor, 0);
-    tensor_requires_grad_(list.item[3].tensor, 0);
+    nn_named_list_t list = nn_named_parameters(net);        // until kit_parallel_open asks for its own
+    tensor_t *first = list.item[0].tensor, *second = list.item[1].tensor, *fourth = list.item[3].tensor;
+    tensor_requires_grad_(first, 0);
+    tensor_requires_grad_(fourth, 0);
     kit_parallel_t *p = kit_parallel_open(&ranks, net, NULL, 0);
     int good = p != NULL;
     if (good) { batch(p, net, 0, 32); }
     good = good && !kit_parallel_finish(p);
-    tensor_t *bias = tensor_grad(list.item[1].tensor);
-    good = good && bias && !tensor_grad(list.item[0].tensor) && !tensor_grad(list.item[3].tensor);
+    tensor_t *bias = tensor_grad(second);
+    good = good && bias && !tensor_grad(first) && !tensor_grad(fourth);
     if (good) {
         tensor_t *all = kit_parallel_sum(&ranks, tensor_clone(bias));
         good = tensor_allclose(all, tensor_mul_scalar(bias, ranks.size), 1e-5, 1e-8);
