@@ -186,17 +186,17 @@ static double many_temporaries(int together, int n) {
 }
 
 static void many_of_them(void) {
-    static const char *const names[] = {"operations of a checkpoint", "inputs", "leaves with hooks"};
+    static const char *const names[] = {"operations of a checkpoint", "inputs", "leaves with hooks",
+                                        "temporaries", "temporaries at a time"};
     int kind;
-    for (kind = 0; kind < 3; kind++) {
-        double small = many(kind, 4000), large = many(kind, 40000);
+    for (kind = 0; kind < 5; kind++) {
+        double small = 0, large = 1;
+        for (int tries = 0; tries < 3 && large >= 40 * small + 0.1; tries++) {  // of a busy machine, ask again
+            small = kind < 3 ? many(kind, 4000) : many_temporaries(kind - 3, 4000);
+            large = kind < 3 ? many(kind, 40000) : many_temporaries(kind - 3, 40000);
+        }
         CHECK_MSG(large < 40 * small + 0.1, "4000 %s take %.2f s, 40000 %.2f s: not linear", names[kind],
                   small, large);
-    }
-    for (kind = 0; kind < 2; kind++) {
-        double small = many_temporaries(kind, 4000), large = many_temporaries(kind, 40000);
-        CHECK_MSG(large < 40 * small + 0.1, "4000 temporaries%s take %.2f s, 40000 %.2f s: not linear",
-                  kind ? " at a time" : "", small, large);
     }
 }
 
