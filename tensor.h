@@ -12386,6 +12386,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
 TENSOR_API const char *(tensor_error_text)(void) {
     tensor__thread_t *th = tensor__self();
     tensor__text_t s = {th->shown, sizeof th->shown, 0};
+    if (th->error.reported == 2) { return th->shown; }
     th->shown[0] = 0;
     if (!th->error.code) { return th->shown; }
     if (th->error.outer) {
@@ -13258,7 +13259,8 @@ TENSOR__FN tensor__thread_t *tensor__stateless(void) {
         none.limit = 1;
         none.pool.n = 1;
         tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "no memory for the state of this thread");
-        th->error.reported = 1;
+        strcpy(th->shown, th->error.text);
+        th->error.reported = 2;         // shown is its text for good: no thread writes to it
         th->ctx = &none;
     }
     TENSOR__UNLOCK(&tensor__global);
