@@ -138,8 +138,8 @@ fashion-proof: $(B)/bench/fashion_mnist
 test-programs: test-build
 	@B=$(B) sh tests/run.sh $(addprefix $(B)/tests/,$(programs))
 
-# Those that start threads, with theirs: a program without any has no race.   make test-threads CFLAGS='-g -fsanitize=thread'
-threaded = $(notdir $(basename $(shell grep -lE 'set_num_threads|parallel_for|pthread|workers|TEST_THREAD' $(programs:%=tests/%.c))))
+# The test programs that start threads. The others have no race to be found.   make test-threads CFLAGS='-g -fsanitize=thread'
+threaded = $(notdir $(basename $(shell grep -lE 'set_num_threads|parallel_for|pthread|workers' $(programs:%=tests/%.c))))
 test-threads: $(addprefix $(B)/tests/,$(threaded))
 	@B=$(B) sh tests/run.sh $^
 

@@ -9997,21 +9997,22 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     g.bias = NULL;
     g.accumulate = 0;
     g.crs = g.n;
-    int64_t r[6], short_k = job->pieces > 1 ? TENSOR__K(gemm_short)(&g) : g.k;
-    r[0] = r[2] = 0;
+    int64_t r[6];
+    r[0] = r[2] = r[4] = 0;
     r[1] = g.m;
     r[3] = g.n;
-    r[4] = job->piece * short_k;
-    r[5] = TENSOR__MIN(r[4] + short_k, g.k);
-    if (TENSOR__K(gemm_is_dot)(&g)) {
+    r[5] = g.k;
+    if (TENSOR__K(gemm_is_dot)(&g)) {           // its pieces are rows
         r[0] = job->piece * job->rows;
         r[1] = TENSOR__MIN(r[0] + job->rows, g.m);
-        r[4] = 0;
-        r[5] = g.k;
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
-    } else if (r[4] < g.k) {
-        TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s);
+        return;
     }
+    if (job->pieces > 1) {                      // steps of k
+        r[4] = job->piece * TENSOR__K(gemm_short)(&g);
+        r[5] = TENSOR__MIN(r[4] + TENSOR__K(gemm_short)(&g), g.k);
+    }
+    if (r[4] < g.k) { TENSOR__K(gemm_block)(&g, a, b, part, r, NULL, s); }
 }
 
 // Adds up the parts of some elements of C, in order.
@@ -11901,6 +11902,10 @@ typedef struct tensor__time_slice_t {
     const int *over;                // run: no task is left once this is set; NULL = all are run
 } tensor__time_slice_t;
 
+// A value of error.reported: the error is that of the state which threads without memory share. Its text is
+// in `shown`, and no thread writes it again.
+enum { TENSOR__SHARED_TEXT = 2 };
+
 struct tensor__thread_t {
     tensor_context_t *ctx;
     tensor_t **stack;               // headers owned by scopes, oldest first; NULL = given away
@@ -12386,7 +12391,7 @@ TENSOR__FN void tensor__put_named(tensor__text_t *s, const char *outer, const ch
 TENSOR_API const char *(tensor_error_text)(void) {
     tensor__thread_t *th = tensor__self();
     tensor__text_t s = {th->shown, sizeof th->shown, 0};
-    if (th->error.reported == 2) { return th->shown; }
+    if (th->error.reported == TENSOR__SHARED_TEXT) { return th->shown; }
     th->shown[0] = 0;
     if (!th->error.code) { return th->shown; }
     if (th->error.outer) {
@@ -13259,8 +13264,8 @@ TENSOR__FN tensor__thread_t *tensor__stateless(void) {
         none.limit = 1;
         none.pool.n = 1;
         tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "no memory for the state of this thread");
-        strcpy(th->shown, th->error.text);
-        th->error.reported = 2;         // shown is its text for good: no thread writes to it
+        memcpy(th->shown, th->error.text, sizeof th->error.text);
+        th->error.reported = TENSOR__SHARED_TEXT;
         th->ctx = &none;
     }
     TENSOR__UNLOCK(&tensor__global);
@@ -19790,8 +19795,6 @@ TENSOR_API tensor_t *(tensor_as_strided)(tensor_t *x, const int64_t *dims, const
     return tensor__view(&o, dims, strides, ndim, offset);
 }
 
-// Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
-// same way every time.
 TENSOR__FN void tensor__spread_clear(void *arg, int64_t task, int worker) {
     const tensor_arg_t *y = &((const tensor_call_t *)arg)->arg[1];
     int64_t first = task * TENSOR__GRAIN, n = tensor__least(y->numel - first, TENSOR__GRAIN);
@@ -19853,6 +19856,8 @@ TENSOR__FN void tensor__spread_add(void *arg, int64_t task, int worker) {
     }
 }
 
+// Adds each element of g (input 0) at its place in a view over zeros. The order is fixed, so overlaps sum the
+// same way every time.
 TENSOR__FN int tensor__cpu_as_strided_backward(tensor_call_t *c) {
     tensor__in_order(c->thread, tensor__grains(c->arg[1].numel), tensor__spread_clear, c);
     tensor__in_order(c->thread, tensor__grains(c->arg[0].numel), tensor__spread_add, c);
@@ -29671,7 +29676,7 @@ TENSOR__FN void tensor__weights_task(void *arg, int64_t task, int worker) {
     v->so_far->over = v->n == 0;
 }
 
-// The next of the row's numbers is asked for, or that of the next row.
+// Writes the place that was found and goes on to the next number, of this row or of the next one.
 TENSOR__FN void tensor__drawn_one(const tensor__draws_t *v, tensor__draw_t *t) {
     ((int64_t *)v->c->arg[1].data)[t->row * v->n + t->number] = t->pick;
     if (!v->again) { v->weight[t->row * v->k + t->pick] = 0; }
@@ -29685,7 +29690,7 @@ TENSOR__FN void tensor__drawn_one(const tensor__draws_t *v, tensor__draw_t *t) {
     }
 }
 
-// Adds up weights place .. end - 1 of the row for the total; with the last of them, x is drawn.
+// Adds weights place .. end - 1 of the row to the total. After the last of them the search begins.
 TENSOR__FN void tensor__draw_total(const tensor__draws_t *v, tensor__draw_t *t, const double *w,
                                    int64_t end) {
     double sum = t->place ? t->total : 0;
@@ -29721,7 +29726,7 @@ TENSOR__FN void tensor__draw_search(const tensor__draws_t *v, tensor__draw_t *t,
     if (i < end || end == v->k) { tensor__drawn_one(v, t); }
 }
 
-// Goes over so many weights, of one number or of several.
+// Reads TENSOR__GRAIN weights, for one number or for several.
 TENSOR__FN void tensor__draw_task(void *arg, int64_t task, int worker) {
     const tensor__draws_t *v = (const tensor__draws_t *)arg;
     tensor__draw_t *t = v->so_far;

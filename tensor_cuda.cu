@@ -7482,7 +7482,7 @@ static bool matmul_by_library(const place_t &at, const matmul_t &q) {
     if (q.epilogue && (f64 || (q.beside && ((!relu && q.n % 8) || alignment_of(q.beside) < 16)))) {
         return false;
     }
-    // cuBLASLt moves a bias in vectors and is not told how it lies: one that is aligned to less is copied.
+    // cuBLASLt loads a bias in vectors, and nothing tells it the alignment: a bias aligned to less is copied.
     const bool odd_bias = q.bias && alignment_of(q.bias) < 16;
     if (odd_bias && q.epilogue == SUMS_EPILOGUE) { return false; }
     if (!at.allocator || !at.limits.libraries || class_of(q.dtype) == 2 || !q.k || q.m > INT32_MAX ||
@@ -12876,8 +12876,8 @@ static int collective(tensor_cuda_comm_t *c, const char *op, int what, tensor_t 
         if (list[k]->numel) { e = nccl_call(c, what, y ? y : list[k], list[k], root, s->raw); }
     }
 
-    // A communicator with a time limit has its kernels queued when NCCL says that it is done: only then a
-    // mark of the stream stands behind them.
+    // NCCL queues the kernels of a communicator with a time limit in a thread of its own: a mark of the
+    // stream comes after them only if it is made when NCCL says that it is done.
     ncclResult_t end = lib.ncclGroupEnd_();
     code = nccl_done(c, op, e && e != ncclInProgress ? e : end);
     const uint64_t mark = g ? 0 : next_mark(s);

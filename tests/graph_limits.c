@@ -191,7 +191,8 @@ static void many_of_them(void) {
     int kind;
     for (kind = 0; kind < 5; kind++) {
         double small = 0, large = 1;
-        for (int tries = 0; tries < 3 && large >= 40 * small + 0.1; tries++) {  // of a busy machine, ask again
+        // A busy machine is measured again.
+        for (int tries = 0; tries < 3 && large >= 40 * small + 0.1; tries++) {
             small = kind < 3 ? many(kind, 4000) : many_temporaries(kind - 3, 4000);
             large = kind < 3 ? many(kind, 40000) : many_temporaries(kind - 3, 40000);
         }

@@ -1160,16 +1160,20 @@ static void ones_data(ones_t *t) {
     tensor_scope_end(scope);
 }
 
+static void ones_new(ones_t *t) {
+    memset(t, 0, sizeof *t);
+    t->x = tensor_zeros(60000);
+    t->nan = tensor_zeros(60000);
+    t->rows = tensor_zeros(2, 30000);
+    t->square = tensor_zeros(150, 150);
+    t->two = tensor_zeros(2, 150, 150);
+    t->tall = tensor_zeros(180, 140);
+    t->b = tensor_zeros(150, 40);
+}
+
 static void parts_of_one(void) {
     ones_t t, want;
-    memset(&t, 0, sizeof t);
-    t.x = tensor_zeros(60000);
-    t.nan = tensor_zeros(60000);
-    t.rows = tensor_zeros(2, 30000);
-    t.square = tensor_zeros(150, 150);
-    t.two = tensor_zeros(2, 150, 150);
-    t.tall = tensor_zeros(180, 140);
-    t.b = tensor_zeros(150, 40);
+    ones_new(&t);
     for (int kind = 0; kind < ONE_KINDS; kind++) {
         const one_t *one = &ONES[kind];
         for (int threads = 1; threads <= 3; threads += 2) {
@@ -1607,14 +1611,7 @@ static int ranges_run(tensor_graph_t *g, const char *name) {
 
 static void ranges(void) {
     ones_t t, want;
-    memset(&t, 0, sizeof t);
-    t.x = tensor_zeros(60000);
-    t.nan = tensor_zeros(60000);
-    t.rows = tensor_zeros(2, 30000);
-    t.square = tensor_zeros(150, 150);
-    t.two = tensor_zeros(2, 150, 150);
-    t.tall = tensor_zeros(180, 140);
-    t.b = tensor_zeros(150, 40);
+    ones_new(&t);
     for (int kind = 0; kind < RANGE_KINDS; kind++) {
         for (int threads = 1; threads <= 3; threads += 2) {
             if (tensor_set_num_threads(threads)) {

@@ -57,7 +57,7 @@ static void products() {
             both_ways([&] { return tensor_matmul(fa, tensor_mT(fbt)); }, tensor_matmul(a, tensor_mT(bt)), dtype);
             both_ways([&] { return tensor_matmul(tensor_mT(fat), tensor_mT(fbt)); }, tensor_matmul(tensor_mT(at), tensor_mT(bt)), dtype);
             both_ways([&] { return tensor_linear(fa, fbt, far); }, tensor_linear(a, bt, bias), dtype);
-            // A bias that begins anywhere, as the parts of an attention layer's.
+            // A bias that is aligned to one element, like a part of an attention layer's.
             tensor_t *parts = random_of(dtype, {n + 1}), *fparts = on(parts);
             both_ways([&] { return tensor_linear(fa, fbt, tensor_narrow(fparts, 0, 1, n)); },
                       tensor_linear(a, bt, tensor_narrow(parts, 0, 1, n)), dtype);
