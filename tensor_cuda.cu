@@ -1781,6 +1781,7 @@ typedef plan_key_t<18> product_key_t;
 struct dnn_plan_t {
     cudnnBackendDescriptor_t plan, config;
     int64_t workspace;                          // -1 = cuDNN has no plan
+    bool tried;                                 // beside other engines, by their times
 };
 
 typedef plan_key_t<48> dnn_key_t;
@@ -1813,7 +1814,7 @@ struct device_libraries_t {
 
 static struct {
     std::mutex lock;                            // for state, error, captured, kept; taken last
-    int off, matmul_tf32, no_conv_tf32;
+    int off, matmul_tf32, no_conv_tf32, benchmark;
     int64_t calls;
     int state[LIBRARY_COUNT];                   // 1 = usable, -1 = not, until the next start
     char error[512];
@@ -7972,10 +7973,12 @@ static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config
 }
 
 // Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made -> whether there is one. kernels: that of a kind, for an engine whose kernels take any sizes; NULL =
-// for these sizes alone
-static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                    int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr) {
+// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels take
+// any sizes; NULL = for these sizes alone
+static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
+                   int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
+                   int wanted = 1) {
+    int made = 0;
     enum { CHOICES = 16 };
     static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
     cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
@@ -7996,7 +7999,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
         g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
         g.finish(cache, "kernel cache");
-        if (g.status) { return false; }
+        if (g.status) { return 0; }
         g.take(cache);
         *kernels = cache;
     }
@@ -8010,7 +8013,7 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
         g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
         if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
         for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
-        if (g.status) { return false; }
+        if (g.status) { return made; }
         if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
             !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
@@ -8040,16 +8043,20 @@ static bool plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, in
                 bytes <= most) {
                 g.take(plan);
                 g.take(config[k]);
-                *out = {plan, config[k], bytes};
-                return true;
+                out[made++] = {plan, config[k], bytes, false};
+                config[k] = nullptr;
+                if (made == wanted) { return made; }
+                continue;
             }
             g.drop(plan);
         }
-        for (auto &c : config) { g.drop(c); }
+        for (auto &c : config) {
+            if (c) { g.drop(c); }
+        }
         g.drop(choice);
     }
 
-    return false;
+    return made;
 }
 
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
@@ -8074,10 +8081,11 @@ struct image_t {
     }
 };
 
+// Fills at most `wanted` of out, and *made, which is 0 before.
 // -> a status of category NOT_SUPPORTED means that cuDNN will never have a plan for it
 static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataType_t type, const image_t *t,
                                const int64_t (*space)[3], const int64_t *alignment, bool bias, bool exact,
-                               dnn_plan_t *out) {
+                               dnn_plan_t *out, int wanted, int *made) {
     static const struct {
         cudnnBackendDescriptorType_t op;
         cudnnBackendAttributeName_t alpha, beta, conv, x, w, y;
@@ -8148,14 +8156,24 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
         g.finish(op[1], "operation");
     }
 
-    if (!g.status && plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out)) {
-        return CUDNN_STATUS_SUCCESS;
+    if (!g.status) {
+        *made = plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out, nullptr, wanted);
     }
+    if (*made) { return CUDNN_STATUS_SUCCESS; }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
 }
 
-static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int count, const int64_t *id,
-                                 void *const *data, void *workspace) {
+// What a plan is run with.
+struct dnn_data_t {
+    int count;
+    const int64_t *id;
+    void *const *data;
+};
+
+// runs(run) calls run as often as it likes -> what it returns, or why it was not called
+template <class F>
+static cudnnStatus_t dnn_executed(const place_t &at, const dnn_plan_t &plan, const dnn_data_t &with,
+                                  void *workspace, F runs) {
     cudnnBackendDescriptor_t pack = nullptr;
     relaxed_t leave;
     cudnnHandle_t handle = libraries.of[at.device].dnn;
@@ -8163,10 +8181,11 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
     if (e || (e = lib.cudnnBackendCreateDescriptor_(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack)) != 0) {
         return e;
     }
-    e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, count, id);
+    e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, with.count,
+                                      with.id);
     if (!e) {
         e = lib.cudnnBackendSetAttribute_(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR,
-                                          count, data);
+                                          with.count, with.data);
     }
 
     if (!e) {
@@ -8176,17 +8195,83 @@ static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int 
 
     if (!e) { e = lib.cudnnBackendFinalize_(pack); }
     if (!e) {
-        e = with_room(at.allocator, at.device,
-                      [&] { return lib.cudnnBackendExecute_(handle, plan.plan, pack); });
+        e = runs([&] {
+            return with_room(at.allocator, at.device,
+                             [&] { return lib.cudnnBackendExecute_(handle, plan.plan, pack); });
+        });
     }
     lib.cudnnBackendDestroyDescriptor_(pack);
     return e;
 }
 
+static cudnnStatus_t dnn_execute(const place_t &at, const dnn_plan_t &plan, int count, const int64_t *id,
+                                 void *const *data, void *workspace) {
+    return dnn_executed(at, plan, {count, id, data}, workspace, [](auto run) { return run(); });
+}
+
+// Milliseconds of a run, the least of some after one that loads the kernels; negative: it cannot run. What is
+// computed is there afterwards as after a single run, because no plan adds to what it writes.
+static float time_of(const place_t &at, const dnn_plan_t &plan, const dnn_data_t &with, cudaEvent_t begin,
+                     cudaEvent_t end) {
+    enum { RUNS = 3 };
+    const workspace_t space(at.allocator, at.device, at.stream, plan.workspace);
+    float best = -1;
+    if (space.failed) { return best; }
+    const cudnnStatus_t e = dnn_executed(at, plan, with, space.at, [&](auto run) {
+        cudnnStatus_t ran = run();
+        for (int k = 0; k < RUNS && !ran; k++) {
+            float ms = 0;
+            int code = forget(cudaEventRecord(begin, at.stream));
+            ran = run();
+            if (!code) { code = forget(cudaEventRecord(end, at.stream)); }
+            if (!code) { code = forget(cudaEventSynchronize(end)); }
+            if (!code) { code = forget(cudaEventElapsedTime(&ms, begin, end)); }
+            if (code) { ran = CUDNN_STATUS_EXECUTION_FAILED; }
+            if (best < 0 || ms < best) { best = ms; }
+        }
+        return ran;
+    });
+    return dnn_ok("a trial", e) ? best : -1;
+}
+
+// Keeps the fastest of n > 0 plans, of those that run, and drops the others; the first, if no time is known.
+static dnn_plan_t fastest_of(const place_t &at, dnn_plan_t *plan, int n, const dnn_data_t &with) {
+    cudaEvent_t begin = nullptr, end = nullptr;
+    float best = -1;
+    int kept = 0;
+    if (n > 1 && !forget(cudaEventCreateWithFlags(&begin, cudaEventDefault)) &&
+        !forget(cudaEventCreateWithFlags(&end, cudaEventDefault))) {
+        for (int k = 0; k < n; k++) {
+            const float ms = time_of(at, plan[k], with, begin, end);
+            if (ms < 0 || (best >= 0 && ms >= best)) { continue; }
+            best = ms;
+            kept = k;
+        }
+    }
+    if (begin) { cudaEventDestroy(begin); }
+    if (end) { cudaEventDestroy(end); }
+    for (int k = 0; k < n; k++) {
+        if (k != kept) { dnn_drop(plan[k]); }
+    }
+    plan[kept].tried = true;
+    return plan[kept];
+}
+
+// Whether engines may be timed: in a capture nothing runs.
+static bool may_try(const place_t &at) {
+    cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+    return __atomic_load_n(&libraries.benchmark, __ATOMIC_RELAXED) &&
+           !forget(cudaStreamIsCapturing(at.stream, &status)) && status == cudaStreamCaptureStatusNone;
+}
+
 // Call with the device's lock held: a convolution's plan, for the sum with bias as well or for the
-// convolution only.
+// convolution only. With tensor_cuda_set_benchmark the engines are timed at the first call that is in no
+// capture, on the call's own operands. Their plans are of these sizes alone: which engine is the fastest is a
+// matter of sizes, so there is nothing to share with others.
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
-                                 const int64_t (*space)[3], const int64_t *alignment, bool bias) {
+                                const int64_t (*space)[3], const int64_t *alignment, bool bias,
+                                const dnn_data_t &with) {
+    enum { BENCHMARK_LIMIT = 10 };              // as torch.backends.cudnn.benchmark_limit
     bool found = false,
          tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
@@ -8207,13 +8292,20 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
 
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
     auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
-    if (!found) {
+    if (!found) { slot->plan.workspace = -1; }
+    const bool untried = !found || (slot->plan.workspace >= 0 && !slot->plan.tried);
+    const int wanted = untried && may_try(at) ? (int)BENCHMARK_LIMIT : !found;
+    if (wanted) {
         on_device_t leave(at.device);
-        bool exact = dtype == TENSOR_F32 && !tf32;
-        slot->plan.workspace = -1;
-        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, &slot->plan);
-        if (e && !bias) { library_failed(dnn_message); }
-        if (e && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+        const bool exact = dtype == TENSOR_F32 && !tf32;
+        dnn_plan_t made[BENCHMARK_LIMIT];
+        int n = 0;
+        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, made, wanted, &n);
+        if (n && found) { dnn_drop(slot->plan); }
+        if (!n) { slot->plan.tried = found; }    // one that was there stays
+        if (n) { slot->plan = wanted > 1 ? fastest_of(at, made, n, with) : made[0]; }
+        if (e && !bias && !found) { library_failed(dnn_message); }
+        if (e && !found && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
 
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
@@ -8252,12 +8344,15 @@ static bool conv_by_library(const place_t &at, conv_kind_t kind, const tensor_ca
 
     std::lock_guard<std::mutex> hold(libraries.of[at.device].lock);
     if (!library_ready(LIBRARY_CUDNN, at.device, at.allocator)) { return false; }
-    dnn_plan_t *plan = bias ? conv_planned(at, kind, a.dtype, t, space, alignment, true) : nullptr;
+    auto planned = [&](bool with_bias) {
+        id[2] = with_bias ? 5 : 3;
+        return conv_planned(at, kind, a.dtype, t, space, alignment, with_bias, {3 + with_bias, id, data});
+    };
+    dnn_plan_t *plan = bias ? planned(true) : nullptr;
     bool whole = plan != nullptr;
-    if (!plan && !(plan = conv_planned(at, kind, a.dtype, t, space, alignment, false))) { return false; }
+    if (!plan && !(plan = planned(false))) { return false; }
     workspace_t space_for(at.allocator, at.device, at.stream, plan->workspace);
     if (space_for.failed) { return false; }
-    if (whole) { id[2] = 5; }
     cudnnStatus_t e =
         dnn_execute(at, *plan, whole ? 4 : 3, id, data, space_for.at);
     if (!dnn_ok("cudnnBackendExecute", e, true)) { return false; }
@@ -13818,6 +13913,10 @@ int tensor_cuda_set_matmul_tf32(int on) {
 
 int tensor_cuda_set_conv_tf32(int on) {
     return !__atomic_exchange_n(&tcu::libraries.no_conv_tf32, !on, __ATOMIC_RELAXED);
+}
+
+int tensor_cuda_set_benchmark(int on) {
+    return __atomic_exchange_n(&tcu::libraries.benchmark, on != 0, __ATOMIC_RELAXED);
 }
 
 int64_t tensor_cuda_library_calls(void) { return __atomic_load_n(&tcu::libraries.calls, __ATOMIC_RELAXED); }

@@ -365,6 +365,15 @@ TENSOR_API int tensor_cuda_set_matmul_tf32(int on);
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_conv_tf32(int on);
 
+// Whether the first call of a convolution, or of its gradients, of each shape tries up to 10 engines of cuDNN
+// and keeps the fastest (torch.backends.cudnn.benchmark with its benchmark_limit); else cuDNN's first one is
+// taken. All of them are deterministic and as exact as the switches above allow, but which one wins may differ
+// from run to run, and with it the last bits of results. That call waits for the stream and takes some tens
+// of runs. In a capture nothing is tried: run the step once before.
+//   on      0 (default) or 1
+//   -> the value before;  errors none
+TENSOR_API int tensor_cuda_set_benchmark(int on);
+
 // Calls of ops since the start that were done by a library.
 //   -> count;  errors none
 TENSOR_API int64_t tensor_cuda_library_calls(void);

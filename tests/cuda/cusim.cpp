@@ -437,6 +437,7 @@ static memory_map device_memory, pinned_memory;
 static std::vector<CUstream_st *> streams;
 static thread_local cudaError_t last_error;
 static bool sticky;
+static double spent;                // milliseconds that work has declared
 static CUstream_st *running;        // whose work runs now: a graph's lane, not the stream that was captured
 static std::map<int, size_t> used;
 static std::map<int, unsigned> enabled;         // peers whose memory a device may use
@@ -587,8 +588,9 @@ static void step(CUstream_st *s) {
     o.record->done = true;
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    o.record->ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+    o.record->ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6 + spent;
 }
+void spend(double ms) { spent += ms; }
 // Whether s is held up by a gate: what opens it is another rank's, and may never come.
 static bool gated(const CUstream_st *s) {
     return !s->queue.empty() && s->queue.front().wait && !s->queue.front().wait->done && !s->queue.front().wait->owner;

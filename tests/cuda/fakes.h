@@ -23,5 +23,7 @@ struct fakes_t {
     long activated = 0;                 // products executed with an activation
     long sloped = 0;                    // products executed with an activation's slope
     long summed = 0;                    // products executed with the sums of a factor's rows
+    bool timed = false;                 // convolutions take the time that their engine declares
+    long long engine = 0;               // bytes of workspace of the last one's, which tell engines apart
 };
 extern fakes_t fakes;

@@ -844,6 +844,78 @@ static void many_sizes() {
     tcu::limits.norm_library = 1 << 18;
 }
 
+// With tensor_cuda_set_benchmark the first call of a shape runs up to 10 engines and keeps the fastest. Engines are told
+// apart by their workspace: 512 is the first that pleases, 1536 the fastest one that may be taken and runs; after the
+// tenth there are faster ones.
+enum { FIRST_ENGINE = 512, FASTEST_ENGINE = 1536 };
+static void benchmarks() {
+    const conv_case_t c = {2, 2, 2, 3, 6, 3, 1, 1, 1, 1, 0};
+    tensor_t *x = random_of(TENSOR_F32, {2, 2, 6, 6}), *w = random_of(TENSOR_F32, {3, 2, 3, 3}), *b = random_of(TENSOR_F32, {3});
+    tensor_t *leaf[3] = {tensor_requires_grad_(x, 1), tensor_requires_grad_(w, 1), tensor_requires_grad_(b, 1)}, *far[3], *want[3], *got[3];
+    for (int k = 0; k < 3; k++) { far[k] = tensor_requires_grad_(on(tensor_detach(leaf[k])), 1); }
+    tensor_t *y = convolve(c, false, x, w, b), *g = tensor_randn_like(y), *fg = on(g);
+    CHECK(!tensor_autograd_grad(&y, 1, &g, leaf, 3, want, 0));
+    auto step = [&](long long engine) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *fy = convolve(c, false, far[0], far[1], far[2]);
+        bool good = near(fy, y, TENSOR_F32) && fakes.engine == engine;
+        for (int k = 0; k < 2; k++) {                   // the input's gradient, the weight's
+            fakes.engine = 0;
+            good = good && !tensor_autograd_grad(&fy, 1, &fg, far + k, 1, got + k, TENSOR_RETAIN_GRAPH) &&
+                   near(got[k], want[k], TENSOR_F32) && fakes.engine == engine;
+        }
+        tensor_scope_end(scope);
+        return good;
+    };
+    fakes.timed = true;
+    tensor_cuda_set_conv_tf32(0);
+    CHECK(tensor_cuda_set_benchmark(0) == 0 && step(FIRST_ENGINE));
+    long live = fakes.live, plans = fakes.plans, convs = fakes.convs, events = cusim::counts.live_events;
+    const int64_t allocated = tensor_cuda_memory_allocated(TENSOR_CUDA), calls = tensor_cuda_library_calls();
+    CHECK(tensor_cuda_set_benchmark(1) == 0 && step(FASTEST_ENGINE));   // of a shape that has a plan: it is replaced
+    CHECK(fakes.live == live && fakes.plans > plans + 3 * 10 && fakes.convs > convs + 3 * 9 * 4);
+    CHECK(cusim::counts.live_events == events && tensor_cuda_memory_allocated(TENSOR_CUDA) == allocated);
+    CHECK(tensor_cuda_library_calls() == calls + 3);
+    plans = fakes.plans, convs = fakes.convs;
+    CHECK(step(FASTEST_ENGINE) && fakes.plans == plans && fakes.convs == convs + 3);
+    CHECK(tensor_cuda_set_benchmark(0) == 1 && step(FASTEST_ENGINE) && fakes.plans == plans && fakes.convs == convs + 6);
+    // A capture times nothing; the next call outside does, and the graph goes on with its own plan.
+    CHECK(tensor_cuda_set_benchmark(1) == 0);
+    const conv_case_t c2 = {2, 1, 2, 3, 7, 3, 1, 1, 1, 1, 0};
+    tensor_t *x2 = random_of(TENSOR_F32, {1, 2, 7, 7}), *y2 = convolve(c2, false, x2, w, NULL), *fx2 = on(x2);
+    convs = fakes.convs;
+    CHECK(!tensor_capture_begin(TENSOR_CUDA));
+    tensor_t *fy2 = convolve(c2, false, fx2, far[1], NULL);
+    tensor_graph_t *graph = tensor_capture_end();
+    CHECK(graph && near(fy2, y2, TENSOR_F32) && fakes.convs == convs + 1 && fakes.engine == FIRST_ENGINE);
+    CHECK(near(convolve(c2, false, fx2, far[1], NULL), y2, TENSOR_F32) && fakes.engine == FASTEST_ENGINE && fakes.convs > convs + 20);
+    CHECK(!tensor_graph_replay(graph) && near(fy2, y2, TENSOR_F32));
+    CHECK(!tensor_capture_begin(TENSOR_CUDA));              // one that has a plan that was tried uses it
+    tensor_t *again2 = convolve(c2, false, fx2, far[1], NULL);
+    tensor_graph_t *second = tensor_capture_end();
+    CHECK(second && near(again2, y2, TENSOR_F32) && fakes.engine == FASTEST_ENGINE);
+    tensor_free(fy2), tensor_free(again2);
+    CHECK(!tensor_graph_free(graph) && !tensor_graph_free(second));
+    // Halves with their bias in one plan; TF32, where the first engine may be taken too.
+    tensor_t *hx = tensor_to(tensor_detach(x), TENSOR_F16), *hw = tensor_to(tensor_detach(w), TENSOR_F16), *hb = tensor_to(tensor_detach(b), TENSOR_F16);
+    const long fused = fakes.fused;
+    CHECK(near(convolve(c, false, on(hx), on(hw), on(hb)), convolve(c, false, hx, hw, hb), TENSOR_F16) && fakes.engine == FASTEST_ENGINE);
+    CHECK(fakes.fused > fused + 20);
+    tensor_cuda_set_conv_tf32(1);
+    tensor_t *rounded = off(convolve(c, false, far[0], far[1], NULL));
+    CHECK(tensor_allclose(rounded, convolve(c, false, x, w, NULL), 1e-2, 1e-2) && fakes.engine == FASTEST_ENGINE);
+    tensor_cuda_set_conv_tf32(0);
+    // None of them runs: the first is kept, and the kernels here do it.
+    const conv_case_t c3 = {2, 1, 2, 3, 8, 3, 1, 1, 1, 1, 0};
+    tensor_t *x3 = random_of(TENSOR_F32, {1, 2, 8, 8}), *fx3 = on(x3);
+    fakes.short_calls = 1000;
+    CHECK(near(convolve(c3, false, fx3, far[1], NULL), convolve(c3, false, x3, w, NULL), TENSOR_F32) && *tensor_cuda_library_error());
+    fakes.short_calls = 0;
+    CHECK(near(convolve(c3, false, fx3, far[1], NULL), convolve(c3, false, x3, w, NULL), TENSOR_F32) && fakes.engine == FIRST_ENGINE);
+    CHECK(tensor_ok() && tensor_cuda_set_benchmark(0) == 1);
+    tensor_cuda_set_conv_tf32(1);
+    fakes.timed = false;
+}
 static void plan_table() {
     typedef tcu::plan_key_t<3> short_t;
     static tcu::plans_t<short_t, int> table;
@@ -1014,6 +1086,30 @@ static void failing_nets() {                    // likewise a recurrent net, who
     std::printf("recurrent net: %d failures of cuDNN met, %d of them without an error\n", met, whole);
     CHECK(met > 10 && whole == met);
     fakes.net_gap = 0;
+    tensor_cuda_set_conv_tf32(1);
+    again();
+}
+// The k-th call fails while engines are tried.
+static void failing_benchmarks() {
+    const conv_case_t c = {2, 1, 1, 2, 4, 3, 1, 1, 1, 1, 0};
+    int met = 0;
+    tensor_cuda_set_conv_tf32(0);
+    tensor_cuda_set_benchmark(1);
+    for (int k = 0; k < 420; k++) {
+        const bool alloc = k >= 400;
+        again();
+        tensor_t *x = tensor_randn(1, 1, 4, 4), *w = tensor_randn(2, 1, 3, 3), *fx = on(x), *fw = on(w), *fy;
+        (alloc ? cusim::config.fail_alloc : cusim::config.fail_call) = alloc ? cusim::counts.allocs + k - 400 : cusim::counts.calls + k;
+        fy = convolve(c, false, fx, fw, NULL);
+        met += cusim::counts.calls > cusim::config.fail_call;
+        cusim::config.fail_call = cusim::config.fail_alloc = -1;
+        CHECK(tensor_ok() ? near(fy, convolve(c, false, x, w, NULL), TENSOR_F32)
+                          : tensor_error_code() == TENSOR_ERR_CUDA || tensor_error_code() == TENSOR_ERR_OUT_OF_MEMORY);
+        tensor_clear_error();
+        CHECK(near(convolve(c, false, fx, fw, NULL), convolve(c, false, x, w, NULL), TENSOR_F32));
+    }
+    CHECK(met > 300);
+    tensor_cuda_set_benchmark(0);
     tensor_cuda_set_conv_tf32(1);
     again();
 }
@@ -1256,7 +1352,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
                     t.emplace_back(a, way.last);
                 }
                 dnn_message[0] = 0;
-                dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), way.dtype, t.data(), space, alignment, kind == 3);
+                dnn_plan_t *p = conv_planned(at, (conv_kind_t)(kind % 3), way.dtype, t.data(), space, alignment, kind == 3, {});
                 if (kind == 3) {
                     sums += p != nullptr, all++;
                 } else {
@@ -1417,6 +1513,7 @@ static int tests() {
     exactness();
     again();
     many_sizes();
+    benchmarks();
     plan_table();
     plans_outlive();
     orders();
@@ -1427,6 +1524,7 @@ static int tests() {
     failing();
     failing_graphs();
     failing_nets();
+    failing_benchmarks();
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && fakes.live == 0);
     devices_apart();
     cusim_set("live", 0);
