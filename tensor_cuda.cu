@@ -94,8 +94,8 @@ static inline cudaError_t tcu_launch(void (*kernel)(P...), dim3 grid, dim3 block
 // clang-format off
 // Functions of each library. Their names may be macros that add a version (cuMemGetAddressRange_v2).
 #define TCU_CUDA_FUNCTIONS(X)                                                                                \
-    X(cuGetErrorString) X(cuMemAddressFree) X(cuMemAddressReserve) X(cuMemCreate)                            \
-    X(cuMemGetAllocationGranularity) X(cuMemMap) X(cuMemRelease) X(cuMemSetAccess) X(cuMemUnmap)
+    X(cuDevicePrimaryCtxGetState) X(cuGetErrorString) X(cuMemAddressFree) X(cuMemAddressReserve)             \
+    X(cuMemCreate) X(cuMemGetAllocationGranularity) X(cuMemMap) X(cuMemRelease) X(cuMemSetAccess) X(cuMemUnmap)
 #ifdef TCU_HAVE_CUBLASLT
 #define TCU_CUBLASLT_FUNCTIONS(X)                                                                            \
     X(cublasLtCreate) X(cublasLtDestroy) X(cublasLtGetVersion) X(cublasLtMatmul)                             \
@@ -835,18 +835,19 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
         u->next = nullptr;
         u->of = b;
         queue_t *q = d->queues;
+        const auto of = A->driver.device_of;
+        const int device = of ? of(u->stream, d->index) : d->index;
         while (q && q->stream != u->stream) { q = q->next; }
         if (!q && (q = (queue_t *)malloc(sizeof *q))) {
-            const auto of = A->driver.device_of;
-            *q = queue_t{d->queues, u->stream, of ? of(u->stream, d->index) : d->index, nullptr, nullptr};
+            *q = queue_t{d->queues, u->stream, device, nullptr, nullptr};
             q->tail = &q->head;
             d->queues = q;
         }
-        if (!q || new_event(A, d, q->device, &u->event)) {
-            A->driver.stream_sync(A->driver.user, d->index, u->stream);
-        } else if (A->driver.event_record(A->driver.user, d->index, u->event, u->stream)) {
-            keep_event(A, d, q->device, u->event);
-            A->driver.stream_sync(A->driver.user, d->index, u->stream);
+        if (!q || new_event(A, d, device, &u->event)) {
+            A->driver.stream_sync(A->driver.user, device, u->stream);
+        } else if (A->driver.event_record(A->driver.user, device, u->event, u->stream)) {
+            keep_event(A, d, device, u->event);
+            A->driver.stream_sync(A->driver.user, device, u->stream);
         } else {
             b->waits++;
             d->npending++;
@@ -865,8 +866,8 @@ inline void pend(allocator_t *A, device_t *d, block_t *b) {
 // Takes back blocks that foreign streams have finished with; wait: all of them.
 inline void poll(allocator_t *A, device_t *d, bool wait) {
     for (queue_t *q = d->queues; q; q = q->next) {
-        if (q->head && wait) { A->driver.stream_sync(A->driver.user, d->index, q->stream); }
-        while (q->head && (wait || !A->driver.event_query(A->driver.user, d->index, q->head->event))) {
+        if (q->head && wait) { A->driver.stream_sync(A->driver.user, q->device, q->stream); }
+        while (q->head && (wait || !A->driver.event_query(A->driver.user, q->device, q->head->event))) {
             use_t *u = q->head;
             block_t *b = u->of;
             if (!(q->head = u->next)) { q->tail = &q->head; }
@@ -1490,10 +1491,44 @@ inline void allocator_free(allocator_t *A) {
 // trace, no policy per block, and its fragmentation stays).
 // ------------------------------------------------------------------------------
 
-struct on_device_t {                            // selects a device and allows allocation, for one call
-    int before = 0;
+static int visible_devices;                     // of the start
+static unsigned contexts;                       // bit k: device k is known to have one
+
+// Whether a device has a context. cudaSetDevice makes one, and so does nearly any call on a device that has
+// none: half a gigabyte of a device that the process may not use at all.
+inline bool has_context(int device) {
+    char text[256];
+    unsigned flags = 0;
+    int active = 0;
+    if (device < MAX_DEVICES && __atomic_load_n(&contexts, __ATOMIC_RELAXED) >> device & 1) { return true; }
+    if (open_library(LIBRARY_CUDA, text, sizeof text) ||
+        lib.cuDevicePrimaryCtxGetState_(device, &flags, &active)) {
+        return true;
+    }
+    if (active && device < MAX_DEVICES) { __atomic_fetch_or(&contexts, 1u << device, __ATOMIC_RELAXED); }
+    return active != 0;
+}
+
+// Makes a device current, for the length of a call. If the thread's device from before has no context, which
+// is so in a thread that never chose one (device 0), the thread stays here, as PyTorch's do.
+struct current_t {
+    int before = -1, now;
+    explicit current_t(int device) : now(device) {
+        if (visible_devices < 2) { return; }
+        cudaGetDevice(&before);
+        if (before != device) { cudaSetDevice(device); }
+    }
+
+    ~current_t() {
+        if (before >= 0 && before != now && has_context(before)) { cudaSetDevice(before); }
+    }
+    current_t(const current_t &) = delete;
+};
+
+struct on_device_t {                            // likewise, and allows allocation
+    int before = 0, now;
     cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
-    explicit on_device_t(int device) {
+    explicit on_device_t(int device) : now(device) {
         cudaGetDevice(&before);
         cudaSetDevice(device);                  // also if it is the same: makes a new thread's context
         cudaThreadExchangeStreamCaptureMode(&mode);
@@ -1501,7 +1536,7 @@ struct on_device_t {                            // selects a device and allows a
 
     ~on_device_t() {
         cudaThreadExchangeStreamCaptureMode(&mode);
-        cudaSetDevice(before);
+        if (before != now && has_context(before)) { cudaSetDevice(before); }
     }
 };
 
@@ -1610,13 +1645,18 @@ inline int cuda_event_new(void *, int device, void **event) {
     return forget(cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming));
 }
 
-inline int cuda_event_free(void *, int, void *event) { return forget(cudaEventDestroy((cudaEvent_t)event)); }
+inline int cuda_event_free(void *, int device, void *event) {
+    current_t at(device);
+    return forget(cudaEventDestroy((cudaEvent_t)event));
+}
 
-inline int cuda_event_record(void *, int, void *event, void *stream) {
+inline int cuda_event_record(void *, int device, void *event, void *stream) {
+    current_t at(device);
     return forget(cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream));
 }
 
-inline int cuda_event_query(void *, int, void *event) {
+inline int cuda_event_query(void *, int device, void *event) {
+    current_t at(device);
     int e = forget(cudaEventQuery((cudaEvent_t)event));
     if (e == cudaErrorNotReady) { return 1; }
     return e ? -1 : 0;
@@ -1665,7 +1705,8 @@ inline int own_segment_free(void *user, int device, uint64_t address, uint64_t b
     return d;
 }
 
-// Pinned host memory comes from the same allocator.
+// Pinned host memory comes from the same allocator, by the device in whose context it was made. The streams
+// of all devices may use it.
 inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *address) {
     on_device_t at(device);
     void *p = nullptr;
@@ -1674,7 +1715,8 @@ inline int host_segment_alloc(void *, int device, uint64_t bytes, uint64_t *addr
     return forget(e);
 }
 
-inline int host_segment_free(void *, int, uint64_t address, uint64_t) {
+inline int host_segment_free(void *, int device, uint64_t address, uint64_t) {
+    on_device_t at(device);
     return forget(cudaFreeHost((void *)(uintptr_t)address));
 }
 
@@ -7973,8 +8015,8 @@ static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config
 }
 
 // Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels take
-// any sizes; NULL = for these sizes alone
+// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels
+// take any sizes; NULL = for these sizes alone
 static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
                    int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
                    int wanted = 1) {
@@ -8157,7 +8199,8 @@ static cudnnStatus_t conv_plan(const place_t &at, conv_kind_t kind, cudnnDataTyp
     }
 
     if (!g.status) {
-        *made = plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out, nullptr, wanted);
+        *made = plan_of(g, op, bias ? 2 : 1, at.device, exact, at.limits.conv_workspace, out, nullptr,
+                        wanted);
     }
     if (*made) { return CUDNN_STATUS_SUCCESS; }
     return g.status ? g.status : CUDNN_STATUS_NOT_SUPPORTED;
@@ -10123,6 +10166,7 @@ enum {
 struct stream_t {
     cudaStream_t raw;
     cudaEvent_t event;                          // for other streams to wait for
+    int event_lock;                             // held while it is recorded, and while a capture begins here
     int id, device, idle;
     bool given; // the caller's cudaStream_t, not destroyed or given to others here
     int noted;                                  // since the last check, an op that may find a bad index ran
@@ -10173,6 +10217,17 @@ struct live_t {
     bool wide, own_seed;
 };
 
+// A mark names a stream and one of its calls. The latest mark of each stream: a wait for it is one for all
+// that were given.
+constexpr int MARK_BITS = 48;
+struct latest_t {
+    uint64_t of[MAX_STREAMS];
+    void add(uint64_t mark) {
+        uint64_t &known = of[mark >> MARK_BITS];
+        known = mark > known ? mark : known;
+    }
+};
+
 // writer, readers: in a capture, the stream of the last write, and 1 << part of those that have read since
 // then.
 struct listed_t {
@@ -10201,7 +10256,7 @@ struct graph_t {
     uint64_t drawn;                             // calls of the generator in a run
     list_t<live_t> lives;
     list_t<listed_t> list;
-    uint64_t after[MAX_STREAMS];                // marks of what used its results, which are freed by now
+    latest_t after;                             // of what used its results, which are freed by now
     list_t<stream_t *> streams;                 // captured: `on`, and those that waited for it
     list_t<tensor_cuda_comm_t *> comms;         // that its collectives use
 };
@@ -10231,7 +10286,12 @@ struct gpu_t {                                  // made when first used
 
 static struct {
     allocator_t *allocator, *pinned;            // NULL = not started
-    int lock, graph_lock, capture_lock, devices, forbidden, nstreams, generation;
+    // lock: the lists below, and the slots of gpu_t; held while a device or a stream is made. graph_lock: the
+    // list of graphs, their lists of blocks and communicators, and what a block knows of them. It is one for
+    // all devices, because a block of the host or of a peer is in the graphs of several; so
+    // nothing is queued while it is held: where a stream's queue is full, that waits for the GPU, which may
+    // wait for what the thread of another device has yet to queue.
+    int lock, graph_lock, capturing, devices, forbidden, nstreams, generation;
     int wrapped;                                // tensors over the caller's memory
     gpu_t gpu[MAX_DEVICES];
     stream_t *stream[MAX_STREAMS];
@@ -10239,7 +10299,7 @@ static struct {
     tensor_cuda_event_t *events;
     tensor_cuda_comm_t *comms;
     tensor_cuda_graph_pool_t *pools;
-    graph_t *graphs, *capture;                  // capture: the one in progress
+    graph_t *graphs, *capture;                  // capture: the one in progress; capturing: 1 from before it
     const char *name[COUNTED];
     int64_t native[COUNTED], fallback[COUNTED];
 } process;
@@ -10252,21 +10312,6 @@ static thread_local struct {
     slot_t *slot[16];                           // whose site is not known yet
 } this_thread;
 
-// Makes the device of a call current, for the length of the call.
-struct current_t {
-    int before = -1;
-    explicit current_t(int index) {
-        if (process.devices < 2) { return; }
-        cudaGetDevice(&before);
-        if (before != index) { cudaSetDevice(index); }
-    }
-
-    ~current_t() {
-        if (before >= 0) { cudaSetDevice(before); }
-    }
-    current_t(const current_t &) = delete;
-};
-
 // Raises an error of tensor.h with this text -> code
 template <class... A> static int raised(int code, const char *format, A... a) {
     TENSOR__(fail)(TENSOR__(self)(), code, format, a...);
@@ -10277,9 +10322,9 @@ inline int raise_cuda(const char *what) {
     int e = (int)last_error;                    // 700 .. 719: errors of kernels; most end the context
     bool lost = e == cudaErrorIllegalAddress || e == cudaErrorLaunchTimeout || e == cudaErrorAssert ||
                 (e >= cudaErrorHardwareStackError && e <= cudaErrorLaunchFailure);
-    return raised(TENSOR_ERR_CUDA, lost ? "%s: %s; no call of CUDA works in this process any more" :
-                  "%s: %s", what,
-                 cudaGetErrorString(last_error));
+    const char *more = lost ? "; no call of CUDA works in this process any more" : "";
+    if (e == cudaErrorNoKernelImageForDevice) { more = " (nvcc -arch of tensor_cuda.cu)"; }
+    return raised(TENSOR_ERR_CUDA, "%s: %s%s", what, cudaGetErrorString(last_error), more);
 }
 
 // given: the caller's stream, NULL = a new one. -> NULL: CUDA refuses (last_error), or there are PER_DEVICE
@@ -10334,6 +10379,10 @@ static gpu_t *gpu_of(int index) {
     if (g->ready) { return g; }
     on_device_t at(index);
     void *words = nullptr, *flag = nullptr;
+#if !defined(TENSOR_CUDA_SIM)
+    cudaFuncAttributes attributes;              // whether there is code for the device
+    if (code_of(cudaFuncGetAttributes(&attributes, (const void *)count_up))) { return nullptr; }
+#endif
     if (!g->main.of && !(g->main.of = new_stream(index))) { return nullptr; }
     if (code_of(cudaMalloc(&words, sizeof(unsigned long long[SLOTS][2])))) { return nullptr; }
     if (code_of(cudaMallocHost(&flag, sizeof *g->refused))) {
@@ -10400,8 +10449,6 @@ static int code_now() {
     return code ? code : (int)TENSOR_ERR_CUDA;
 }
 
-constexpr int MARK_BITS = 48;
-
 // What a wait for all that is queued on o waits for: o's own calls, and the calls of other streams that o has
 // waited for. Taken before the event is recorded. -> the number of streams
 static int covered_by(const stream_t *o, uint64_t *to) {
@@ -10434,7 +10481,7 @@ static int order(stream_t *s, uint64_t mark) {
     const int streams = covered_by(o, covered);
     int code;
     {
-        lock_t hold(&process.capture_lock);
+        lock_t hold(&o->event_lock);
         code = captured_on(o) ? 0 : code_of(cudaEventRecord(o->event, o->raw));     // else: as at begin
         if (!code) { code = code_of(cudaStreamWaitEvent(s->raw, o->event, 0)); }
     }
@@ -10456,31 +10503,40 @@ static allocator_t *allocator_of(const block_t *b) {
     return b->home->lane->stream ? process.allocator : process.pinned;      // pinned memory has no stream
 }
 
+// f(mark) for each mark that a call waits for which reads or writes the block.
+template <class F> static void each_mark(block_t *b, bool writes, F f) {
+    f(__atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
+    if (!writes) { return; }
+    f(__atomic_load_n(&b->read, __ATOMIC_RELAXED));
+    if (!__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) { return; }
+    lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
+    for (use_t *u = b->uses; u; u = u->next) { f(u->read); }
+}
+
 // Call it before a call on s that reads or writes the block.
 static int use_before(stream_t *s, block_t *b, bool writes) {
-    int code = order(s, __atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
-    if (code || !writes) { return code; }
-    uint64_t marks[MAX_STREAMS];
-    int n = 0;
-    marks[n++] = __atomic_load_n(&b->read, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&b->uses, __ATOMIC_ACQUIRE)) {
-        lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
-        for (use_t *u = b->uses; u && n < MAX_STREAMS; u = u->next) { marks[n++] = u->read; }
-    }
+    uint64_t marks[MAX_STREAMS + 2];
+    int n = 0, code = 0;
+    each_mark(b, writes, [&](uint64_t mark) {
+        if (n < MAX_STREAMS + 2) { marks[n++] = mark; }
+    });
     for (int k = 0; k < n && !code; k++) { code = order(s, marks[k]); }
     return code;
 }
 
-// Call it after that call; mark comes from next_mark.
-static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
+// -> false: there was no memory to note the use
+static bool note_use(stream_t *s, block_t *b, bool writes, uint64_t mark) {
     bool own = b->home->lane->stream == (void *)s->raw;
     uint64_t *used = b->home->lane->used;
     if (used) { __atomic_store_n(&used[s->id], mark, __ATOMIC_RELAXED); }
     if (writes) { __atomic_store_n(&b->wrote, mark, __ATOMIC_RELAXED); }
     if (own && !writes) { __atomic_store_n(&b->read, mark, __ATOMIC_RELAXED); }
-    if (!own && record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark)) {
-        forget(cudaStreamSynchronize(s->raw));  // no memory to note it: wait instead
-    }
+    return own || !record_stream(allocator_of(b), b, (void *)s->raw, writes ? 0 : mark);
+}
+
+// Call it after that call; mark comes from next_mark.
+static void use_after(stream_t *s, block_t *b, bool writes, uint64_t mark) {
+    if (!note_use(s, b, writes, mark)) { forget(cudaStreamSynchronize(s->raw)); }
 }
 
 // The mark of the stream's next call, for work that the program queues before that: a stream that waits for
@@ -10502,7 +10558,7 @@ static int graph_join(graph_t *g, stream_t *s) {
         capture_join(process.allocator, g->device, (void *)s->raw, g->id, pool, used)) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
-    lock_t hold(&process.capture_lock);
+    lock_t hold(&s->event_lock);
     s->part = g->streams.n - 1;
     int code = code_of(cudaEventRecord(s->event, s->raw));
     if (!code) { __atomic_store_n(&s->part_of, g->id, __ATOMIC_RELEASE); }
@@ -10523,16 +10579,20 @@ static int graph_edge(stream_t *s, stream_t *o) {
 // A graph's call on s uses the block: each run waits for it, and the memory stays as long as the graph.
 static int list_block(graph_t *g, stream_t *s, block_t *b, tensor__storage_t *storage,
                       bool writes) {
-    lock_t hold(&process.graph_lock);
-    if (b->listed != g->id) {
-        if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
-        b->listed = g->id;
-        b->place = g->list.n - 1;
-        b->kept++;
+    int place;
+    {
+        lock_t hold(&process.graph_lock);
+        if (b->listed != g->id) {
+            if (!g->list.add({b, storage, writes, nullptr, 0})) { return TENSOR_ERR_OUT_OF_MEMORY; }
+            b->listed = g->id;
+            b->place = g->list.n - 1;
+            b->kept++;
+        }
+        place = b->place;
+        g->list.at[place].wrote |= writes;
     }
 
-    listed_t &l = g->list.at[b->place];
-    l.wrote |= writes;
+    listed_t &l = g->list.at[place];            // only this thread adds to the list, and reads its streams
     int code = l.writer && l.writer != s ? graph_edge(s, l.writer) : 0;
     for (int k = 0; writes && !code && l.readers >> k; k++) {
         if (l.readers >> k & 1 && k != s->part) { code = graph_edge(s, g->streams.at[k]); }
@@ -10677,12 +10737,29 @@ static void backend_site(const char *site) {
 
 static int backend_count() { return process.allocator ? process.devices : 0; }
 
+// The device in whose context pinned memory of the calling thread is made: the one that the thread used last,
+// else one that the process has used.
+static int pinned_device() {
+    if (this_thread.generation == process.generation && this_thread.now) { return this_thread.now->device; }
+    for (int k = 0; k < process.devices; k++) {
+        if (__atomic_load_n(&process.gpu[k].ready, __ATOMIC_ACQUIRE)) { return k; }
+    }
+    return most((int)tensor_get_default_device() - (int)TENSOR_CUDA, 0);
+}
+
+// f(device) for each device that pinned memory was made on.
+template <class F> static void each_pinned(F f) {
+    for (int k = 0; k < MAX_DEVICES; k++) {
+        if (__atomic_load_n(&process.pinned->device[k], __ATOMIC_ACQUIRE)) { f(k); }
+    }
+}
+
 static int backend_alloc(int index, uint64_t bytes, void **data, void **block) {
     block_t *b;
     stream_t *s = index < 0 ? nullptr : current(index, "alloc");
     if (index >= 0 && !s) { return code_now(); }
     int code = s ? alloc(process.allocator, index, (void *)s->raw, bytes, nullptr, &b)
-                 : alloc(process.pinned, 0, nullptr, bytes, nullptr, &b);
+                 : alloc(process.pinned, pinned_device(), nullptr, bytes, nullptr, &b);
     if (code) { return code; }
     *data = (void *)(uintptr_t)b->address;
     *block = b;
@@ -10725,20 +10802,16 @@ static void unwrap(block_t *b) {
 
 // A result is freed whose memory stays the graph's: the next run waits for what other streams do with it.
 static void run_after(graph_t *g, block_t *b) {
-    auto wait_for = [&](uint64_t mark) {
-        uint64_t &known = g->after[mark >> MARK_BITS];
-        known = mark > known ? mark : known;
-    };
-    wait_for(__atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
-    wait_for(__atomic_load_n(&b->read, __ATOMIC_RELAXED));
+    g->after.add(__atomic_load_n(&b->wrote, __ATOMIC_RELAXED));
+    g->after.add(__atomic_load_n(&b->read, __ATOMIC_RELAXED));
     lock_t hold(&allocator_of(b)->device[b->home->lane->device]->lock);
     for (use_t *u = b->uses; u; u = u->next) {
         const int n = u->read ? 0 : __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE);
         for (int k = 0; k < n; k++) {           // a use that has no mark
             stream_t *s = process.stream[k];
-            if (u->stream == (void *)s->raw && !captured_on(s)) { wait_for(coming_mark(s)); }
+            if (u->stream == (void *)s->raw && !captured_on(s)) { g->after.add(coming_mark(s)); }
         }
-        wait_for(u->read);
+        g->after.add(u->read);
     }
 }
 
@@ -10888,6 +10961,7 @@ static void backend_use_copy_stream(int index, int on) {
         }
         if (!g->side.of || captured_on(h->of)) { return; }
         // Wait now for what was copied so far, because the next copy need not be waited for.
+        current_t at(index);
         order(h->of, next_mark(g->side.of));
         this_thread.before_copy_stream = this_thread.on[index];
         this_thread.on[index] = &g->side;
@@ -12557,7 +12631,7 @@ static int backend_graph_made(const void *graph, const tensor__storage_t *storag
 
 static void capture_over(const graph_t *g) {
     capture_end(process.allocator, g->device, g->id);
-    if (process.pinned->device[0]) { capture_end(process.pinned, 0, g->id); }
+    each_pinned([&](int device) { capture_end(process.pinned, device, g->id); });
 }
 
 // Whether the calling thread's pool cannot serve a capture on this device; raises if so. -> code
@@ -12603,16 +12677,23 @@ static int backend_graph_begin(int index, void **graph) {
         code = alloc(process.allocator, g->device, (void *)s->raw, NUMBERS, "graph", &g->numbers);
     }
 
-    // Pinned memory freed in between must not be waited for on a stream that is being captured.
-    if (!code) { code = capture_join(process.pinned, 0, (void *)s->raw, g->id); }
+    // Pinned memory freed in between must not be waited for on a stream that is being captured. What is made
+    // in between is made here.
+    this_thread.now = s;
+    if (!code && device_of(process.pinned, index)) {
+        each_pinned([&](int device) {
+            if (!code) { code = capture_join(process.pinned, device, (void *)s->raw, g->id); }
+        });
+    }
     g->on = s;
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &this_thread;
     g->rng = tensor_get_generator();
+    const bool alone = !code && !__atomic_exchange_n(&process.capturing, 1, __ATOMIC_ACQUIRE);
+    if (!code && !alone) { code = TENSOR_ERR_UNSUPPORTED; }
     if (!code) {
-        lock_t hold(&process.capture_lock);
-        code = process.capture ? (int)TENSOR_ERR_UNSUPPORTED
-                         : code_of(cudaEventRecord(s->event, s->raw));      // other threads wait for it
+        lock_t hold(&s->event_lock);
+        code = code_of(cudaEventRecord(s->event, s->raw));      // other threads wait for it
         // Relaxed, because a kernel's first launch, here or in a library, loads the kernel.
         if (!code) { code = code_of(cudaStreamBeginCapture(s->raw, cudaStreamCaptureModeRelaxed)); }
         if (!code) {
@@ -12626,6 +12707,7 @@ static int backend_graph_begin(int index, void **graph) {
         *graph = g;
         return 0;
     }
+    if (alone) { __atomic_store_n(&process.capturing, 0, __ATOMIC_RELEASE); }
     if (g->id) { capture_over(g); }
     backend_graph_free(g);
     if (code == TENSOR_ERR_CUDA) { return raise_cuda(op); }
@@ -12642,6 +12724,7 @@ static int backend_graph_end(void *graph, int wanted) {
     int code = code_of(cudaStreamEndCapture(g->on->raw, &captured));
     bool unjoined = code && last_error == cudaErrorStreamCaptureUnjoined;
     __atomic_store_n(&process.capture, (graph_t *)nullptr, __ATOMIC_RELEASE);
+    __atomic_store_n(&process.capturing, 0, __ATOMIC_RELEASE);
     capture_over(g);
     if (!code) { code = code_of(cudaGraphInstantiate(&g->exec, captured, 0)); }
     if (captured) { cudaGraphDestroy(captured); }
@@ -12707,15 +12790,20 @@ static int backend_graph_run(void *graph, int first) {
     for (int k = 0; g->pool && k < __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE) && !code; k++) {
         code = order(s, __atomic_load_n(&g->pool->used[k], __ATOMIC_RELAXED));
     }
+    latest_t before;
     {
         lock_t hold(&process.graph_lock);
-        for (int k = 0; k < __atomic_load_n(&process.nstreams, __ATOMIC_ACQUIRE) && !code; k++) {
-            code = order(s, g->after[k]);
-            if (!code) { g->after[k] = 0; }     // the runs wait for each other
+        before = g->after;
+        g->after = {};                          // the runs wait for each other
+        for (int k = 0; k < g->list.n; k++) {
+            const listed_t &l = g->list.at[k];
+            if (l.block) { each_mark(l.block, l.wrote, [&](uint64_t mark) { before.add(mark); }); }
         }
-        for (int k = 0; k < g->list.n && !code; k++) {
-            if (g->list.at[k].block) { code = use_before(s, g->list.at[k].block, g->list.at[k].wrote); }
-        }
+    }
+    for (uint64_t mark : before.of) { code = code ? code : order(s, mark); }
+    if (code) {                                 // the next run waits for it
+        lock_t hold(&process.graph_lock);
+        for (uint64_t mark : before.of) { g->after.add(mark); }
     }
 
     // An earlier run of which the program has not heard yet may have refused an index: then no optimizer
@@ -12744,16 +12832,20 @@ static int backend_graph_run(void *graph, int first) {
     if (g->noted) { __atomic_store_n(&s->noted, 1, __ATOMIC_RELEASE); }
     uint64_t mark = next_mark(s);
     use_after(s, g->numbers, true, mark);
-    lock_t hold(&process.graph_lock);
-    for (int k = 0; k < g->list.n; k++) {
-        listed_t &l = g->list.at[k];
-        if (l.block) { use_after(s, l.block, l.wrote, mark); }
-        if (first || !l.storage || !l.wrote) { continue; }
-        l.storage->version++;
-        l.storage->write_op = op;
-        l.storage->write_site = nullptr;
+    bool noted = true;
+    {
+        lock_t hold(&process.graph_lock);
+        for (int k = 0; k < g->list.n; k++) {
+            listed_t &l = g->list.at[k];
+            if (l.block && !note_use(s, l.block, l.wrote, mark)) { noted = false; }
+            if (first || !l.storage || !l.wrote) { continue; }
+            l.storage->version++;
+            l.storage->write_op = op;
+            l.storage->write_site = nullptr;
+        }
     }
 
+    if (!noted) { forget(cudaStreamSynchronize(s->raw)); }
     rng.offset += g->drawn;
     (tensor_set_generator)(rng);
     return 0;
@@ -13139,6 +13231,7 @@ static int start(tensor__thread_t *th) {
     }
 
     n = n < MAX_DEVICES ? n : (int)MAX_DEVICES;
+    [[maybe_unused]] int capability = 0;        // the highest
     for (int k = 0; k < n; k++) {
         int major = 0, minor = 0;
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, k);
@@ -13149,13 +13242,14 @@ static int start(tensor__thread_t *th) {
                                minor);
             return TENSOR_ERR_UNSUPPORTED;
         }
+        capability = most(capability, major * 10 + minor);
     }
-#if !defined(TENSOR_CUDA_SIM)
-    cudaFuncAttributes attributes;
-    if (cudaFuncGetAttributes(&attributes, (const void *)count_up)) {
-        cudaGetLastError();
+    // What only a kernel's loading would show, which makes a context, is left for a device's first use.
+#if defined(__CUDA_ARCH_LIST__)
+    const int built[] = {__CUDA_ARCH_LIST__};
+    if (capability < built[0] / 10) {
         TENSOR__(fail)(th, TENSOR_ERR_UNSUPPORTED,
-                       "cuda_init: tensor_cuda.cu was compiled for other devices (nvcc -arch) than device 0");
+                       "cuda_init: tensor_cuda.cu was compiled for other devices (nvcc -arch) than are here");
         return TENSOR_ERR_UNSUPPORTED;
     }
 #endif
@@ -13174,7 +13268,7 @@ static int start(tensor__thread_t *th) {
         return TENSOR_ERR_OUT_OF_MEMORY;
     }
 
-    process.devices = n;
+    process.devices = visible_devices = n;
     process.generation++;
     return 0;
 }
@@ -13248,7 +13342,7 @@ int tensor_cuda_shutdown(void) {
         }
     }
 
-    if (process.pinned->device[0]) { used += stats_of(process.pinned, 0)->all[ALLOCATED_BYTES].current; }
+    each_pinned([&](int device) { used += stats_of(process.pinned, device)->all[ALLOCATED_BYTES].current; });
     if (used) {
         TENSOR__(fail)(TENSOR__(self)(), TENSOR_ERR_OWNER,
                        "cuda_shutdown: %d bytes are in use; call tensor_shutdown before", used);
@@ -13269,6 +13363,7 @@ int tensor_cuda_shutdown(void) {
     drop_handles(&process.streams);
     drop_handles(&process.pools);
     for (tensor_cuda_event_t *e = process.events; e; e = e->next) {
+        current_t at(e->device);
         if (!e->dead) { cudaEventDestroy(e->at); }
         free(e->covered);
     }
@@ -13291,6 +13386,7 @@ int tensor_cuda_shutdown(void) {
         memset((void *)&g, 0, sizeof g);
     }
 
+    __atomic_store_n(&contexts, 0u, __ATOMIC_RELAXED);
     process.devices = 0;
     process.generation++;
     return 0;
@@ -13377,6 +13473,7 @@ static int asked(cudaError_t e, const char *op) {
 int tensor_cuda_stream_query(tensor_cuda_stream_t *stream) {
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_query");
     if (!h || in_capture(h->of, "cuda_stream_query")) { return 0; }
+    current_t at(h->of->device);
     return asked(cudaStreamQuery(h->of->raw), "cuda_stream_query");
 }
 
@@ -13397,6 +13494,7 @@ int tensor_cuda_stream_wait_event(tensor_cuda_stream_t *stream, tensor_cuda_even
     if (!forks && in_capture(h->of, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
     if (!event->recorded) { return 0; }
     if (!forks && of_graph(event, "cuda_stream_wait_event")) { return TENSOR_ERR_UNSUPPORTED; }
+    current_t at(h->of->device);
     int code = forks ? graph_join(g, h->of) : 0;
     if (code) { return joining("cuda_stream_wait_event", g, code); }
     if (code_of(cudaStreamWaitEvent(h->of->raw, event->at, 0))) {
@@ -13410,6 +13508,7 @@ int tensor_cuda_stream_wait_stream(tensor_cuda_stream_t *stream, tensor_cuda_str
     tensor_cuda_stream_t *h = stream_of(stream, "cuda_stream_wait_stream");
     tensor_cuda_stream_t *o = h ? stream_of(other, "cuda_stream_wait_stream") : nullptr;
     if (!o) { return code_now(); }
+    current_t at(h->of->device);
     graph_t *g = my_capture();
     if (g && captured_on(o->of) && g->device == h->of->device) {
         int code = graph_join(g, h->of);
@@ -13464,6 +13563,7 @@ int tensor_cuda_event_free(tensor_cuda_event_t *event) {
     if (!event) { return 0; }
     int code = tcu::event_bad(event, "cuda_event_free");
     if (code) { return code; }
+    current_t at(event->device);
     event->dead = true;
     free(event->covered);
     event->covered = nullptr;
@@ -13482,6 +13582,7 @@ int tensor_cuda_event_record(tensor_cuda_event_t *event, tensor_cuda_stream_t *s
                       "cuda_event_record: the event is of CUDA device %i, must be of the stream's, %i",
                       event->device, h->of->device);
     }
+    current_t at(event->device);
     if (!event->covered) { event->covered = (uint64_t *)malloc(sizeof(uint64_t[MAX_STREAMS])); }
     event->streams = event->covered ? covered_by(h->of, event->covered) : 0;
     event->on = h->of;
@@ -13495,6 +13596,7 @@ int tensor_cuda_event_query(tensor_cuda_event_t *event) {
         of_graph(event, "cuda_event_query")) {
         return 0;
     }
+    current_t at(event->device);
     return !event->recorded || asked(cudaEventQuery(event->at), "cuda_event_query");
 }
 
@@ -13503,6 +13605,7 @@ int tensor_cuda_event_synchronize(tensor_cuda_event_t *event) {
     if (!code) { code = in_capture(nullptr, "cuda_event_synchronize"); }
     if (!code) { code = of_graph(event, "cuda_event_synchronize"); }
     if (code || !event->recorded) { return code; }
+    current_t at(event->device);
     return code_of(cudaEventSynchronize(event->at)) ? raise_cuda("cuda_event_synchronize") : 0;
 }
 
@@ -13518,6 +13621,7 @@ double tensor_cuda_event_elapsed_time(tensor_cuda_event_t *start, tensor_cuda_ev
         return NAN;
     }
 
+    current_t at(end->device);
     if (code_of(cudaEventSynchronize(end->at)) || code_of(cudaEventElapsedTime(&ms, start->at, end->at))) {
         raise_cuda("cuda_event_elapsed_time");
         return NAN;
@@ -13703,7 +13807,7 @@ void tensor_cuda_reset_peak_memory_stats(tensor_device_t device) {
 
 void tensor_cuda_empty_cache(tensor_device_t device) {
     if (device == TENSOR_CPU) {
-        if (process.pinned && process.pinned->device[0]) { tcu::empty_cache(process.pinned, 0); }
+        if (process.pinned) { each_pinned([](int at) { tcu::empty_cache(process.pinned, at); }); }
         return;
     }
     tcu::allocator_t *a = tcu::allocator_for(device);
@@ -13747,6 +13851,7 @@ void *tensor_cuda_data(tensor_t *x) {
     }
     stream_t *s = current(x->device - 1, op);
     if (!s || !x->numel) { return nullptr; }
+    current_t at(s->device);
     block_t *b = (block_t *)x->storage->user;
     graph_t *g = captured_on(s);
     int code = g ? list_block(g, s, b, x->storage, true) : use_before(s, b, true);
@@ -13765,15 +13870,17 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
     static const char op[] = "cuda_wrap";
     const int index = (int)device - TENSOR_CUDA;
     stream_t *s = gpu_for(device, op) ? current(index, op) : nullptr;
-    const int lies_on = s ? device_of_memory(data, index) : index;
+    if (!s) { return TENSOR__(poison); }
+    current_t at(index);
+    const int lies_on = device_of_memory(data, index);
     if (lies_on != index) {
         raised(TENSOR_ERR_DEVICE, "%s: the memory is on CUDA device %i, must be on the one that is named, %i",
                op, lies_on, index);
         return TENSOR__(poison);
     }
     // The header is made as for memory of the host; the data is not read.
-    tensor_t *x = s ? (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr) : TENSOR__(poison);
-    if (!s || x->state != TENSOR__LIVE) { return x; }
+    tensor_t *x = (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr);
+    if (x->state != TENSOR__LIVE) { return x; }
     wrapped_t *w = device_of(process.allocator, index) ? (wrapped_t *)calloc(1, sizeof *w) : nullptr;
     if (!w) {
         (tensor_free)(x);

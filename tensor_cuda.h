@@ -31,6 +31,10 @@
 // next of these functions; so are an integer divided by 0, weights from which nothing can be drawn, and
 // (LINALG) a matrix without a result.
 //
+// A process makes contexts only on the devices that it uses; pinned memory is made on the one that the thread
+// used last. Functions leave CUDA's current device of the thread as it was, unless that has no context yet:
+// then it is the device of the call from then on, as in PyTorch.
+//
 // After an error of a kernel (CUDA) that is not about memory, no call of CUDA works in the process any more.
 // Work on the CPU continues.
 //
@@ -63,7 +67,8 @@ extern "C" {
 // Starts the backend in the calling thread's context. A second call, or a call in another context, costs
 // nothing.
 //   -> code;  errors CUDA (no driver, no device, too old a driver, or CUDA's own message), UNSUPPORTED (a
-//      device of compute capability below 7.5; built with another tensor.h), OUT_OF_MEMORY
+//      device of compute capability below 7.5; all devices below what nvcc was given as -arch; built with
+//      another tensor.h), OUT_OF_MEMORY
 TENSOR_API int tensor_cuda_init(void);
 
 // Whether there is a driver and a device.
@@ -367,9 +372,9 @@ TENSOR_API int tensor_cuda_set_conv_tf32(int on);
 
 // Whether the first call of a convolution, or of its gradients, of each shape tries up to 10 engines of cuDNN
 // and keeps the fastest (torch.backends.cudnn.benchmark with its benchmark_limit); else cuDNN's first one is
-// taken. All of them are deterministic and as exact as the switches above allow, but which one wins may differ
-// from run to run, and with it the last bits of results. That call waits for the stream and takes some tens
-// of runs. In a capture nothing is tried: run the step once before.
+// taken. All are deterministic and as exact as the switches above allow, but which one wins may differ from
+// run to run, and with it the last bits of results. That call waits for the stream and takes some tens of
+// runs. In a capture nothing is tried: run the step once before.
 //   on      0 (default) or 1
 //   -> the value before;  errors none
 TENSOR_API int tensor_cuda_set_benchmark(int on);

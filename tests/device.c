@@ -1743,6 +1743,68 @@ static void ctc_twice(void) {
     CHECK(tensor_allclose(second[0], second[1], 1e-9, 1e-9));
 }
 
+#ifdef TEST_CUDA_SIM
+static void *pins(void *x) {                    // a thread that never made a device current
+    tensor_t *mine = tensor_pin_memory(tensor_to(tensor_ones(100), TENSOR_CPU)), *theirs = (tensor_t *)x;
+    CHECK(tensor_item(tensor_sum(tensor_to(theirs, TENSOR_CPU))) == 100);
+    CHECK(tensor_item(tensor_sum(tensor_to(mine, TENSOR_CUDA + 1))) == 100);
+    CHECK(tensor_free(theirs) == 0);
+    CHECK(tensor_free(mine) == 0);
+    tensor_thread_end();
+    return NULL;
+}
+// A process of one device of several makes no context on another: pinned memory, threads, graphs, the end.
+static void one_of_three(void) {
+    cusim_set("devices", 3);
+    cusim_set("new_process", 0);
+    CHECK(tensor_cuda_init() == 0 && tensor_cuda_device_count() == 3);
+    cusim_set("contexts", 0);
+    const tensor_device_t own = (tensor_device_t)(TENSOR_CUDA + 1);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *host = tensor_ones(100);
+    CHECK(tensor_set_default_device(own) == 0);
+    tensor_t *pinned = tensor_pin_memory(host);
+    cusim_set("contexts", 2);
+    nn_module_t *net = nn_sequential(nn_linear(4, 8), nn_relu(), nn_linear(8, 1));
+    nn_optimizer_t *opt = nn_adam(net, .lr = 0.01);
+    tensor_t *x = tensor_randn(16, 4), *far = tensor_to(pinned, own);
+    for (int k = 0; k < 3; k++) {
+        nn_zero_grad(opt);
+        CHECK(tensor_backward(tensor_mean(tensor_square(nn_forward(net, x)))) == 0 && nn_step(opt) == 0);
+    }
+    tensor_cuda_stream_t *side = tensor_cuda_stream_new(own), *before = tensor_cuda_set_stream(side);
+    tensor_cuda_event_t *a = tensor_cuda_event_new(own, 1), *b = tensor_cuda_event_new(own, 1);
+    CHECK(tensor_cuda_event_record(a, side) == 0 && tensor_cuda_event_record(b, side) == 0);
+    CHECK(tensor_cuda_event_synchronize(b) == 0 && tensor_cuda_event_elapsed_time(a, b) >= 0);
+    CHECK(tensor_cuda_event_query(b) == 1 && tensor_cuda_stream_query(side) == 1);
+    CHECK(tensor_cuda_stream_wait_event(before, b) == 0 && tensor_cuda_stream_wait_stream(before, side) == 0);
+    CHECK(tensor_item(tensor_sum(far)) == 100 && tensor_cuda_data(far));
+    CHECK(tensor_cuda_set_stream(before) == side && tensor_cuda_event_free(a) == 0);
+    CHECK(tensor_capture_begin(own) == 0);
+    tensor_t *y = tensor_mul_scalar(far, 2);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(g && tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 200);
+    tensor_free(y);
+    CHECK(tensor_graph_free(g) == 0);
+    const int64_t n = 100;
+    tensor_t *wrapped = tensor_cuda_wrap(tensor_cuda_data(far), TENSOR_F32, &n, 1, own, NULL, NULL);
+    CHECK(tensor_item(tensor_sum(wrapped)) == 100 && tensor_free(wrapped) == 0);
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, pins, tensor_keep(far)) == 0 && pthread_join(thread, NULL) == 0);
+    nn_free(net);
+    nn_optimizer_free(opt);
+    tensor_scope_end(scope);
+    CHECK(tensor_set_default_device(TENSOR_CPU) == 0);
+    tensor_cuda_empty_cache(TENSOR_CPU);
+    tensor_cuda_empty_cache(own);
+    CHECK(tensor_ok() && tensor_cuda_synchronize(own) == 0);
+    CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
+    cusim_set("contexts", 2);
+    cusim_set("live", 0);
+    cusim_set("devices", 1);
+}
+#endif
+
 int main(void) {
 #ifdef TEST_CUDA_SIM
     cusim_set("protect", 1);                // the host touches nothing of the device's
@@ -1810,6 +1872,7 @@ int main(void) {
     unsetenv("TENSOR_CUDA_NO_CACHE");
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0);
     cusim_set("live", 0);
+    one_of_three();
 #endif
 #endif
     return test_report();

@@ -467,8 +467,16 @@ struct entry_t {
     }
 };
 static cudaError_t fail(cudaError_t e) { return last_error = e; }
-static cudaError_t status() { return sticky ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
-static cudaError_t call() { return sticky ? fail(cudaErrorLaunchFailure) : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
+// The device that is current when a call needs a context gets one. Calls made under the lock that is watched count.
+const int *watched;
+long under_watch;
+static unsigned contexts;
+static void touch() {
+    contexts |= 1u << current_device;
+    if (watched && __atomic_load_n(watched, __ATOMIC_RELAXED)) { under_watch++; }
+}
+static cudaError_t status() { return touch(), sticky ? fail(cudaErrorLaunchFailure) : cudaSuccess; }
+static cudaError_t call() { return touch(), sticky ? fail(cudaErrorLaunchFailure) : counts.calls++ == config.fail_call ? fail(cudaErrorUnknown) : cudaSuccess; }
 static const char *recent_range[2];         // the device's memory that was found last
 // Neighbouring ranges count as one.
 static bool inside(memory_map &m, const void *p, size_t n) {
@@ -783,6 +791,7 @@ cudaError_t launch(void (*kernel)(), dim3 grid, dim3 block, size_t bytes, cudaSt
                    const void *arguments, size_t size) {
     entry_t hold;
     uint64_t threads = (uint64_t)block.x * block.y * block.z;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (last_error) {                                       // libraries, and <<<>>>, would take it for this one's
         std::fprintf(stderr, "cusim: launch after a failed call whose error nobody took: %d\n", (int)last_error);
@@ -852,6 +861,7 @@ static char *exact(size_t n) {      // not a byte more, so that the address sani
     return posix_memalign(&p, 512, n ? n : 1) ? nullptr : (char *)p;
 }
 static cudaError_t may_allocate(size_t n, int device) {
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
     const long number = counts.allocs++;
@@ -999,6 +1009,12 @@ static CUresult mem_unmap(CUdeviceptr at, size_t n) {
     }
     return CUDA_SUCCESS;
 }
+static CUresult context_state(CUdevice device, unsigned *flags, int *active) {
+    entry_t hold;
+    *flags = 0;
+    *active = contexts >> device & 1;
+    return CUDA_SUCCESS;
+}
 static CUresult error_text(CUresult e, const char **text) {
     *text = e == CUDA_ERROR_OUT_OF_MEMORY ? "out of memory" : "driver error (emulated)";
     return CUDA_SUCCESS;
@@ -1009,7 +1025,7 @@ static std::map<std::string, std::map<std::string, void *>> &libraries() {     /
         {"cuMemGetAllocationGranularity", (void *)mem_granularity}, {"cuMemAddressReserve", (void *)mem_reserve},
         {"cuMemAddressFree", (void *)mem_address_free}, {"cuMemCreate", (void *)mem_create},
         {"cuMemRelease", (void *)mem_release}, {"cuMemMap", (void *)mem_map}, {"cuMemSetAccess", (void *)mem_access},
-        {"cuMemUnmap", (void *)mem_unmap}, {"cuGetErrorString", (void *)error_text}}}};
+        {"cuMemUnmap", (void *)mem_unmap}, {"cuDevicePrimaryCtxGetState", (void *)context_state}, {"cuGetErrorString", (void *)error_text}}}};
     return all;
 }
 
@@ -1050,6 +1066,7 @@ API cudaMalloc(void **p, size_t n) {
 }
 API cudaFree(void *p) {
     entry_t hold;
+    touch();
     if (!p) { return cudaSuccess; }
     auto it = device_memory.find((char *)p);
     if (it == device_memory.end() || it->second.chunk) { return fail(cudaErrorInvalidValue); }
@@ -1078,6 +1095,7 @@ API cudaMallocHost(void **p, size_t n) {
 API cudaHostAlloc(void **p, size_t n, unsigned) { return cudaMallocHost(p, n); }
 API cudaFreeHost(void *p) {
     entry_t hold;
+    touch();
     if (!p) { return cudaSuccess; }
     if (!pinned_memory.erase((char *)p)) { return fail(cudaErrorInvalidValue); }
     finish_all();
@@ -1087,6 +1105,7 @@ API cudaFreeHost(void *p) {
 }
 API cudaPointerGetAttributes(cudaPointerAttributes *a, const void *p) {
     entry_t hold;
+    touch();
     *a = {};
     a->type = cudaMemoryTypeUnregistered;
     if (inside(pinned_memory, p, 1)) { a->type = cudaMemoryTypeHost; }
@@ -1116,6 +1135,7 @@ API cudaSetDevice(int d) {
     entry_t hold;
     if (d < 0 || d >= config.devices) { return fail(cudaErrorInvalidDevice); }
     current_device = d;
+    touch();
     return cudaSuccess;
 }
 API cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int) {
@@ -1143,6 +1163,7 @@ API cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
 }
 API cudaStreamDestroy(cudaStream_t s) {
     entry_t hold;
+    touch();
     finish(s->tail);
     delete s;
     counts.live_streams--;
@@ -1150,6 +1171,7 @@ API cudaStreamDestroy(cudaStream_t s) {
 }
 API cudaStreamSynchronize(cudaStream_t s) {
     entry_t hold;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!s) { return fail(cudaErrorInvalidResourceHandle); }
     if (s->graph) { s->graph->broken = true; }
@@ -1159,6 +1181,7 @@ API cudaStreamSynchronize(cudaStream_t s) {
 }
 API cudaStreamQuery(cudaStream_t s) {
     entry_t hold;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (s->graph) { return forbidden(); }
     if (!s->tail || s->tail->done) { return cudaSuccess; }
@@ -1250,6 +1273,7 @@ API cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) {
 }
 API cudaEventDestroy(cudaEvent_t e) {
     entry_t hold;
+    touch();
     delete e;
     counts.live_events--;
     return cudaSuccess;
@@ -1296,6 +1320,7 @@ API cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 }
 API cudaEventSynchronize(cudaEvent_t e) {
     entry_t hold;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (e->graph) { return fail(cudaErrorCapturedEvent); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
@@ -1304,6 +1329,7 @@ API cudaEventSynchronize(cudaEvent_t e) {
 }
 API cudaEventQuery(cudaEvent_t e) {
     entry_t hold;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (e->graph) { return fail(cudaErrorCapturedEvent); }
     if (capturing() && capture_mode != cudaStreamCaptureModeRelaxed) { return forbidden(); }
@@ -1319,6 +1345,7 @@ API cudaEventQuery(cudaEvent_t e) {
 
 API cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to) {
     entry_t hold;
+    touch();
     if (sticky) { return fail(cudaErrorLaunchFailure); }
     if (!from->at || !to->at) { return fail(cudaErrorInvalidResourceHandle); }
     if (!from->at->done || !to->at->done) { return fail(cudaErrorNotReady); }
@@ -1341,6 +1368,7 @@ API cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode) {
 }
 API cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
     entry_t hold;
+    touch();
     CUgraph_st *g = s->graph;
     *out = nullptr;
     if (!g || g->origin != s) { return fail(cudaErrorStreamCaptureUnmatched); }
@@ -1419,6 +1447,7 @@ static bool ended(const std::unique_ptr<CUgraphExec_st> &x) {
 }
 API cudaGraphExecDestroy(cudaGraphExec_t x) {
     entry_t hold;
+    touch();
     x->nodes.clear();
     for (auto &l : x->lanes) {
         if (!any_gated()) { finish(l->tail); }
@@ -1430,6 +1459,7 @@ API cudaGraphExecDestroy(cudaGraphExec_t x) {
 }
 API cudaGraphDestroy(cudaGraph_t g) {
     entry_t hold;
+    touch();
     delete g;
     counts.live_graphs--;
     return cudaSuccess;
@@ -1439,6 +1469,8 @@ void cusim_set(const char *what, long value) {
     using namespace cusim;
     std::string w = what;
     if (w == "devices") { config.devices = (int)value; }
+    if (w == "new_process") { contexts = 0, current_device = 0; }      // as far as devices are concerned
+    if (w == "contexts" && contexts != (unsigned)value) { die("other devices were used than should have been"); }
     if (w == "peers") { config.peers = value != 0; }
     if (w == "staged") {
         if (counts.staged != value) { die("copies between devices took another way"); }

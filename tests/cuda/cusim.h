@@ -73,6 +73,11 @@ void range_push(const char *name);              // NVTX's, all of them: "add(mul
 void range_pop();
 const char *range_log();                        // since the last call
 
+// A lock of the program's, under which no call may be made, as where a stream's queue is full a call waits for the
+// device; how many were.
+extern const int *watched;
+extern long under_watch;
+
 void seed(uint64_t s);
 void reset();                   // counts of calls to 0, the sticky error forgotten; streams and memory stay
 const char *fault();            // what the last faulty kernel did, "" if none

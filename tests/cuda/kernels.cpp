@@ -1790,6 +1790,39 @@ static void sources() {
     CHECK(tensor_shutdown() == 0 && tensor_cuda_shutdown() == 0 && s.allocs == s.frees && s.bytes == 0);
     CHECK(tensor_cuda_set_allocator(nullptr) == 0);
 }
+// No call is made under the lock of all graphs, where a full queue would hold up the threads of other devices; and one
+// device's streams, with their events, are no matter of another's.
+static void graph_locks() {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_cuda_stream_t *side = tensor_cuda_stream_new(TENSOR_CUDA), *beside = tensor_cuda_stream_new(TENSOR_CUDA);
+    tensor_t *x = tensor_to(tensor_ones(8), TENSOR_CUDA), *other, *y, *z, *w = tensor_pin_memory(tensor_ones(8));
+    CHECK(tensor_cuda_set_stream(side) != nullptr);
+    other = tensor_to(tensor_ones(8), TENSOR_CUDA);
+    CHECK(tensor_cuda_set_stream(nullptr) == side);
+    cusim::watched = &process.graph_lock;
+    cusim::under_watch = 0;
+    CHECK(!tensor_capture_begin(TENSOR_CUDA));
+    y = tensor_add(x, other);
+    CHECK(!tensor_cuda_stream_wait_stream(beside, nullptr) && tensor_cuda_set_stream(beside));
+    z = tensor_mul(y, x);                               // of two streams: edges
+    CHECK(tensor_cuda_set_stream(nullptr) && !tensor_cuda_stream_wait_stream(nullptr, beside));
+    tensor_copy_(x, w);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(g && tensor_ok());
+    for (int k = 0; k < 3; k++) {
+        CHECK(tensor_cuda_set_stream(k & 1 ? side : beside) && !tensor_graph_replay(g));
+        tensor_add_(other, z);                          // the next run waits for it
+        CHECK(tensor_cuda_set_stream(nullptr) != nullptr);
+    }
+    CHECK(tensor_item(tensor_sum(y)) > 0);
+    tensor_free(y);
+    CHECK(!tensor_graph_replay(g) && cusim::under_watch == 0);
+    tensor_free(z);
+    CHECK(!tensor_graph_free(g));
+    cusim::watched = nullptr;
+    CHECK(!tensor_cuda_stream_free(side) && !tensor_cuda_stream_free(beside));
+    tensor_scope_end(scope);
+}
 static void failures() {
     values v = {1, 2};
     array_t x(TENSOR_F32, {2}, &v), y(TENSOR_F32, {2});
@@ -1848,6 +1881,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     cudaStreamDestroy(at.stream);
 #if defined(TENSOR_CUDA_SIM)
     CHECK(tensor_cuda_init() == 0);
+    graph_locks();
     decoding();
     attention_by_parts();
     if (ALL_ROWS) { long_rows(); }
