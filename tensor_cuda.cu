@@ -16,6 +16,7 @@
 #define TENSOR__BOTH __host__ __device__
 #include "tensor_nn.h"
 
+#define TENSOR__CUDA_SOURCE                     // functions, not the macros that note the place of a call
 #include "tensor_cuda.h"
 
 #include <stdarg.h>
@@ -14045,6 +14046,21 @@ void tensor_cuda_op_counts(void (*line)(void *user, const char *op, int64_t nati
              __atomic_load_n(&process.fallback[k], __ATOMIC_RELAXED));
     }
 }
+
+#define TCU_AT(kind, type)                                                                                   \
+    type *tensor__at_##kind(const char *site, type *p) {                                                     \
+        (void)tensor__at_int(site, 0);                                                                       \
+        return p;                                                                                            \
+    }
+TCU_AT(cuda_stream, tensor_cuda_stream_t)
+TCU_AT(cuda_event, tensor_cuda_event_t)
+TCU_AT(cuda_pool, tensor_cuda_graph_pool_t)
+TCU_AT(cuda_comm, tensor_cuda_comm_t)
+TCU_AT(cuda_raw, void)
+#undef TCU_AT
+
+// Where all went well, the thread gets no state again, which tensor_shutdown has freed.
+int tensor__at_cuda_end(const char *site, int code) { return code ? tensor__at_int(site, code) : code; }
 
 }  // extern "C"
 #endif

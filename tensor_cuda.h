@@ -11,7 +11,7 @@
 //
 // CONTENTS (search for the tag)
 //   >>cuda-manual  >>cuda-start  >>cuda-streams  >>cuda-graphs  >>cuda-memory  >>cuda-interop  >>cuda-ops
-//   >>cuda-libraries  >>cuda-ranks
+//   >>cuda-libraries  >>cuda-ranks  >>cuda-sites
 #ifndef TENSOR_CUDA_H_INCLUDED_7C1E
 #define TENSOR_CUDA_H_INCLUDED_7C1E
 
@@ -458,8 +458,74 @@ TENSOR_API int tensor_cuda_broadcast(tensor_cuda_comm_t *c, tensor_t *x, int roo
 //   -> code;  errors as tensor_cuda_all_reduce, SHAPE (y's size), DTYPE (not x's)
 TENSOR_API int tensor_cuda_all_gather(tensor_cuda_comm_t *c, tensor_t *y, tensor_t *x);
 
+// The macros of >>cuda-sites call these: they note the place of a call in its error.
+TENSOR_API tensor_cuda_stream_t *tensor__at_cuda_stream(const char *site, tensor_cuda_stream_t *s);
+TENSOR_API tensor_cuda_event_t *tensor__at_cuda_event(const char *site, tensor_cuda_event_t *e);
+TENSOR_API tensor_cuda_graph_pool_t *tensor__at_cuda_pool(const char *site, tensor_cuda_graph_pool_t *p);
+TENSOR_API tensor_cuda_comm_t *tensor__at_cuda_comm(const char *site, tensor_cuda_comm_t *c);
+TENSOR_API void *tensor__at_cuda_raw(const char *site, void *p);
+TENSOR_API int tensor__at_cuda_end(const char *site, int code);
+
 #ifdef __cplusplus
 }
+#endif
+
+// ------------------------------------------------------------------------------
+// >>cuda-sites                                     MARK: call sites
+//
+// As in tensor.h (>>sites): a function that can fail is hidden behind a macro of its name, which notes the
+// place of the call in the error.
+// ------------------------------------------------------------------------------
+
+#if !defined(TENSOR_EDITOR) && !defined(TENSOR__CUDA_SOURCE)
+#define tensor_cuda_init(...) TENSOR__CALL_KIND(int, tensor_cuda_init, __VA_ARGS__)
+#define tensor_cuda_synchronize(...) TENSOR__CALL_KIND(int, tensor_cuda_synchronize, __VA_ARGS__)
+#define tensor_cuda_shutdown(...) TENSOR__CALL_KIND(cuda_end, tensor_cuda_shutdown, __VA_ARGS__)
+
+#define tensor_cuda_stream_new(...) TENSOR__CALL_KIND(cuda_stream, tensor_cuda_stream_new, __VA_ARGS__)
+#define tensor_cuda_stream_free(...) TENSOR__CALL_KIND(int, tensor_cuda_stream_free, __VA_ARGS__)
+#define tensor_cuda_default_stream(...)                                                                      \
+    TENSOR__CALL_KIND(cuda_stream, tensor_cuda_default_stream, __VA_ARGS__)
+#define tensor_cuda_current_stream(...)                                                                      \
+    TENSOR__CALL_KIND(cuda_stream, tensor_cuda_current_stream, __VA_ARGS__)
+#define tensor_cuda_set_stream(...) TENSOR__CALL_KIND(cuda_stream, tensor_cuda_set_stream, __VA_ARGS__)
+#define tensor_cuda_stream_synchronize(...)                                                                  \
+    TENSOR__CALL_KIND(int, tensor_cuda_stream_synchronize, __VA_ARGS__)
+#define tensor_cuda_stream_query(...) TENSOR__CALL_KIND(int, tensor_cuda_stream_query, __VA_ARGS__)
+#define tensor_cuda_stream_wait_event(...) TENSOR__CALL_KIND(int, tensor_cuda_stream_wait_event, __VA_ARGS__)
+#define tensor_cuda_stream_wait_stream(...)                                                                  \
+    TENSOR__CALL_KIND(int, tensor_cuda_stream_wait_stream, __VA_ARGS__)
+#define tensor_record_stream(...) TENSOR__CALL_KIND(int, tensor_record_stream, __VA_ARGS__)
+#define tensor_cuda_event_new(...) TENSOR__CALL_KIND(cuda_event, tensor_cuda_event_new, __VA_ARGS__)
+#define tensor_cuda_event_free(...) TENSOR__CALL_KIND(int, tensor_cuda_event_free, __VA_ARGS__)
+#define tensor_cuda_event_record(...) TENSOR__CALL_KIND(int, tensor_cuda_event_record, __VA_ARGS__)
+#define tensor_cuda_event_query(...) TENSOR__CALL_KIND(int, tensor_cuda_event_query, __VA_ARGS__)
+#define tensor_cuda_event_synchronize(...) TENSOR__CALL_KIND(int, tensor_cuda_event_synchronize, __VA_ARGS__)
+#define tensor_cuda_event_elapsed_time(...)                                                                  \
+    TENSOR__CALL_KIND(f64, tensor_cuda_event_elapsed_time, __VA_ARGS__)
+
+#define tensor_cuda_graph_pool_new(...)                                                                      \
+    TENSOR__CALL_KIND(cuda_pool, tensor_cuda_graph_pool_new, __VA_ARGS__)
+#define tensor_cuda_graph_pool_free(...) TENSOR__CALL_KIND(int, tensor_cuda_graph_pool_free, __VA_ARGS__)
+#define tensor_cuda_set_graph_pool(...) TENSOR__CALL_KIND(int, tensor_cuda_set_graph_pool, __VA_ARGS__)
+#define tensor_cuda_set_per_process_memory_fraction(...)                                                     \
+    TENSOR__CALL_KIND(int, tensor_cuda_set_per_process_memory_fraction, __VA_ARGS__)
+
+#define tensor_cuda_data(...) TENSOR__CALL_KIND(cuda_raw, tensor_cuda_data, __VA_ARGS__)
+#define tensor_cuda_wrap(...) TENSOR__CALL(tensor_cuda_wrap, __VA_ARGS__)
+#define tensor_cuda_stream_raw(...) TENSOR__CALL_KIND(cuda_raw, tensor_cuda_stream_raw, __VA_ARGS__)
+#define tensor_cuda_stream_wrap(...) TENSOR__CALL_KIND(cuda_stream, tensor_cuda_stream_wrap, __VA_ARGS__)
+#define tensor_cuda_set_allocator(...) TENSOR__CALL_KIND(int, tensor_cuda_set_allocator, __VA_ARGS__)
+
+#define tensor_cuda_comm_id(...) TENSOR__CALL_KIND(int, tensor_cuda_comm_id, __VA_ARGS__)
+#define tensor_cuda_comm_new(...) TENSOR__CALL_KIND(cuda_comm, tensor_cuda_comm_new, __VA_ARGS__)
+#define tensor_cuda_comm_free(...) TENSOR__CALL_KIND(int, tensor_cuda_comm_free, __VA_ARGS__)
+#define tensor_cuda_comm_abort(...) TENSOR__CALL_KIND(int, tensor_cuda_comm_abort, __VA_ARGS__)
+#define tensor_cuda_comm_abort_n(...) TENSOR__CALL_KIND(int, tensor_cuda_comm_abort_n, __VA_ARGS__)
+#define tensor_cuda_all_reduce(...) TENSOR__CALL_KIND(int, tensor_cuda_all_reduce, __VA_ARGS__)
+#define tensor_cuda_all_reduce_n(...) TENSOR__CALL_KIND(int, tensor_cuda_all_reduce_n, __VA_ARGS__)
+#define tensor_cuda_broadcast(...) TENSOR__CALL_KIND(int, tensor_cuda_broadcast, __VA_ARGS__)
+#define tensor_cuda_all_gather(...) TENSOR__CALL_KIND(int, tensor_cuda_all_gather, __VA_ARGS__)
 #endif
 
 #endif   // TENSOR_CUDA_H_INCLUDED_7C1E

@@ -1743,6 +1743,48 @@ static void ctc_twice(void) {
     CHECK(tensor_allclose(second[0], second[1], 1e-9, 1e-9));
 }
 
+#ifdef TEST_CUDA
+// The error of each family has the line of the call, once.
+static void call_sites(void) {
+    const tensor_device_t none = (tensor_device_t)(TENSOR_CUDA + 16);
+    const tensor_cuda_allocator_t allocator = {0};
+    char here[32];
+    tensor_t *held = on(tensor_ones(1));
+    tensor_cuda_event_t *event = tensor_cuda_event_new(TENSOR_CUDA, 0);
+#define AT(call, code, part)                                                                                 \
+    snprintf(here, sizeof here, " at device.c:%d", __LINE__);                                                \
+    (void)(call);                                                                                            \
+    {                                                                                                        \
+        const char *text = tensor_error_text(), *at = strstr(text, here);                                    \
+        CHECK_MSG(at && !at[strlen(here)] && !strncmp(text, part, strlen(part)), "%s", text);                \
+        CHECK_ERROR(code, part);                                                                             \
+    }
+    AT(tensor_cuda_synchronize(none), TENSOR_ERR_DEVICE, "cuda_synchronize: no CUDA device 16");
+    AT(tensor_cuda_stream_new(none), TENSOR_ERR_DEVICE, "cuda_stream_new: no CUDA device 16");
+    AT(tensor_cuda_stream_free(tensor_cuda_default_stream(TENSOR_CUDA)), TENSOR_ERR_OWNER,
+       "cuda_stream_free: ");
+    AT(tensor_cuda_current_stream(none), TENSOR_ERR_DEVICE, "cuda_current_stream: no CUDA device 16");
+    AT(tensor_record_stream(NULL, NULL), TENSOR_ERR_POISONED, "record_stream: ");
+    AT(tensor_cuda_event_new(none, 1), TENSOR_ERR_DEVICE, "cuda_event_new: ");
+    AT(tensor_cuda_event_record(NULL, NULL), TENSOR_ERR_POISONED, "cuda_event_record: ");
+    AT(tensor_cuda_event_elapsed_time(event, event), TENSOR_ERR_UNSUPPORTED, "cuda_event_elapsed_time: ");
+    AT(tensor_cuda_graph_pool_new(none), TENSOR_ERR_DEVICE, "cuda_graph_pool_new: ");
+    AT(tensor_cuda_set_per_process_memory_fraction(2, TENSOR_CUDA), TENSOR_ERR_INDEX,
+       "cuda_set_per_process_memory_fraction: ");
+    AT(tensor_cuda_data(tensor_ones(2)), TENSOR_ERR_DEVICE, "cuda_data: ");
+    AT(tensor_cuda_wrap(NULL, TENSOR_F32, NULL, 0, none, NULL, NULL), TENSOR_ERR_DEVICE, "cuda_wrap: ");
+    AT(tensor_cuda_stream_wrap(NULL, TENSOR_CUDA), TENSOR_ERR_POISONED, "cuda_stream_wrap: ");
+    AT(tensor_cuda_set_allocator(&allocator), TENSOR_ERR_OWNER, "cuda_set_allocator: ");
+    AT(tensor_cuda_comm_id(NULL), TENSOR_ERR_POISONED, "cuda_comm_id: ");
+    AT(tensor_cuda_comm_new(0, 1, NULL, none, 0), TENSOR_ERR_DEVICE, "cuda_comm_new: ");
+    AT(tensor_cuda_all_reduce_n(NULL, NULL, 1, 0), TENSOR_ERR_POISONED, "cuda_all_reduce: ");
+    AT(tensor_cuda_broadcast(NULL, NULL, 0), TENSOR_ERR_POISONED, "cuda_broadcast: ");
+    AT(tensor_cuda_shutdown(), TENSOR_ERR_OWNER, "cuda_shutdown: ");
+#undef AT
+    CHECK(tensor_cuda_event_free(event) == 0);
+    CHECK(tensor_item(held) == 1);
+}
+#endif
 #ifdef TEST_CUDA_SIM
 static void *pins(void *x) {                    // a thread that never made a device current
     tensor_t *mine = tensor_pin_memory(tensor_to(tensor_ones(100), TENSOR_CPU)), *theirs = (tensor_t *)x;
@@ -1859,6 +1901,7 @@ int main(void) {
     RUN(ranks);
     RUN(rank_graphs);
     RUN(memory);
+    RUN(call_sites);
     tensor_keep(on(tensor_ones(3)));
     CHECK(tensor_shutdown() == 0 && tensor_cuda_memory_allocated(TENSOR_CUDA) == 0);
     CHECK(tensor_cuda_shutdown() == 0 && tensor_cuda_memory_reserved(TENSOR_CUDA) == 0);

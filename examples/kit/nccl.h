@@ -76,7 +76,7 @@ static void kit_nccl__give_up(kit_nccl__state_t *s) {
         comm[k] = s->channel[k].comm;
         s->channel[k].comm = NULL;
     }
-    tensor_cuda_comm_abort_n(comm, KIT_NCCL_CHANNELS);
+    (tensor_cuda_comm_abort_n)(comm, KIT_NCCL_CHANNELS);
     s->failed = 1;
 }
 
@@ -85,16 +85,16 @@ static int kit_nccl__queue(kit_nccl__state_t *s, int channel, tensor_t *x, tenso
     kit_nccl__channel_t *c = &s->channel[channel];
     int code;
     if (s->failed) { return (tensor_raise)(TENSOR_ERR_IO, "kit_parallel: an earlier call has failed"); }
-    tensor_cuda_stream_t *before = tensor_cuda_set_stream(c->stream);
+    tensor_cuda_stream_t *before = (tensor_cuda_set_stream)(c->stream);
     if (!before) { return tensor_error_code(); }
     if (y) {
-        code = tensor_cuda_all_gather(c->comm, y, x);
+        code = (tensor_cuda_all_gather)(c->comm, y, x);
     } else if (broadcast) {
-        code = tensor_cuda_broadcast(c->comm, x, 0);
+        code = (tensor_cuda_broadcast)(c->comm, x, 0);
     } else {
-        code = tensor_cuda_all_reduce(c->comm, x, 0);
+        code = (tensor_cuda_all_reduce)(c->comm, x, 0);
     }
-    tensor_cuda_set_stream(before);
+    (tensor_cuda_set_stream)(before);
     if (code) { kit_nccl__give_up(s); } // this rank is not part of it, so the others would wait for ever
     return code;
 }
@@ -105,7 +105,7 @@ static int kit_nccl__wait(void *user, void **request, int poll) {
     time_t begin = time(NULL);
     int before = tensor_error_code();
     if (!c || (poll && !s->failed)) { return 0; }
-    while (!s->failed && !tensor_cuda_stream_query(c->stream)) {
+    while (!s->failed && !(tensor_cuda_stream_query)(c->stream)) {
         // A stream that cannot be asked is never done: the device is lost, or a capture is under way.
         if (tensor_error_code() != before || before == TENSOR_ERR_CUDA) {
             kit_nccl__give_up(s);
@@ -162,23 +162,23 @@ static int kit_nccl__gather(void *user, const void *mine, size_t bytes, void *al
 static int kit_nccl__open_more(kit_nccl__state_t *s, kit_nccl__channel_t *c) {
     unsigned char id[TENSOR_CUDA_ID_BYTES] = {0};
     int64_t bytes = TENSOR_CUDA_ID_BYTES;
-    int code = s->rank == 0 ? tensor_cuda_comm_id(id) : 0;
+    int code = s->rank == 0 ? (tensor_cuda_comm_id)(id) : 0;
     tensor_scope_t scope = tensor_scope_begin_no_grad();
     tensor_t *x = (tensor_to)((tensor_from_n)(id, TENSOR_U8, &bytes, 1), (int)s->device);
     if (!code) { code = kit_nccl__broadcast_on(s, 0, x); }
     if (!code) { code = (tensor_copy_out)(x, id, sizeof id); }
     (tensor_scope_end)(scope);
     if (code) { return code; }
-    c->comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
+    c->comm = (tensor_cuda_comm_new)(s->rank, s->size, id, s->device, s->timeout);
     return c->comm ? 0 : tensor_error_code();
 }
 
 static int kit_nccl__open(kit_nccl__state_t *s, const void *id) {
     for (int k = 0; k < KIT_NCCL_CHANNELS; k++) {
-        s->channel[k].stream = tensor_cuda_stream_new(s->device);
+        s->channel[k].stream = (tensor_cuda_stream_new)(s->device);
         if (!s->channel[k].stream) { return tensor_error_code(); }
     }
-    s->channel[0].comm = tensor_cuda_comm_new(s->rank, s->size, id, s->device, s->timeout);
+    s->channel[0].comm = (tensor_cuda_comm_new)(s->rank, s->size, id, s->device, s->timeout);
     if (!s->channel[0].comm) { return tensor_error_code(); }
     int code = kit_nccl__open_more(s, &s->channel[KIT_NCCL_LAYERS]);
     return code ? code : kit_nccl__open_more(s, &s->channel[KIT_NCCL_REST]);
@@ -191,8 +191,8 @@ void kit_nccl_end(kit_collectives_t *ranks) {
         if (s->channel[k].comm) { kit_nccl__wait(s, &request, 0); } // for sums that nobody has waited for
     }
     for (int k = 0; s && k < KIT_NCCL_CHANNELS; k++) {
-        if (s->channel[k].comm) { tensor_cuda_comm_free(s->channel[k].comm); }
-        if (s->channel[k].stream) { tensor_cuda_stream_free(s->channel[k].stream); }
+        if (s->channel[k].comm) { (tensor_cuda_comm_free)(s->channel[k].comm); }
+        if (s->channel[k].stream) { (tensor_cuda_stream_free)(s->channel[k].stream); }
     }
     free(s);
     ranks->user = NULL;

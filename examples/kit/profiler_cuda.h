@@ -71,9 +71,9 @@ static int64_t kit_profiler_cuda__mark(void *user, tensor_device_t device) {
     tensor_cuda_event_t **event = kit_profiler_cuda__event(ring, ring->marks);
     int was_ok = tensor_ok();
     if (s->failed) { return -1; }
-    tensor_cuda_stream_t *stream = tensor_cuda_current_stream(device);
-    if (stream && !*event) { *event = tensor_cuda_event_new(device, 1); }
-    s->failed = !stream || !*event || tensor_cuda_event_record(*event, stream) != 0;
+    tensor_cuda_stream_t *stream = (tensor_cuda_current_stream)(device);
+    if (stream && !*event) { *event = (tensor_cuda_event_new)(device, 1); }
+    s->failed = !stream || !*event || (tensor_cuda_event_record)(*event, stream) != 0;
     kit_profiler_cuda__clear(was_ok);
     return s->failed ? -1 : ring->marks++;
 }
@@ -84,9 +84,9 @@ static double kit_profiler_cuda__between(void *user, tensor_device_t device, int
     int was_ok = tensor_ok();
     double ms = NAN;
     if (from && ring->marks - from > KIT_PROFILER_MARKS) { return NAN; } // its event was used again
-    if (!s->gone && tensor_cuda_current_stream(device)) { // else a shutdown has freed the events
-        ms = tensor_cuda_event_elapsed_time(*kit_profiler_cuda__event(ring, from),
-                                            *kit_profiler_cuda__event(ring, to));
+    if (!s->gone && (tensor_cuda_current_stream)(device)) { // else a shutdown has freed the events
+        ms = (tensor_cuda_event_elapsed_time)(*kit_profiler_cuda__event(ring, from),
+                                              *kit_profiler_cuda__event(ring, to));
     }
     s->gone = isnan(ms) != 0;
     kit_profiler_cuda__clear(was_ok);
@@ -98,8 +98,9 @@ static void kit_profiler_cuda__end(void *user) {
     int was_ok = tensor_ok();
     for (int d = 0; d < KIT_PROFILER_DEVICES && !s->gone; d++) {
         kit_profiler_cuda__ring_t *ring = &s->ring[d];
-        if (!ring->event[0] || !tensor_cuda_current_stream((tensor_device_t)(TENSOR_CUDA + d))) { continue; }
-        for (int k = 0; k <= KIT_PROFILER_MARKS; k++) { tensor_cuda_event_free(ring->event[k]); }
+        const tensor_device_t device = (tensor_device_t)(TENSOR_CUDA + d);
+        if (!ring->event[0] || !(tensor_cuda_current_stream)(device)) { continue; }
+        for (int k = 0; k <= KIT_PROFILER_MARKS; k++) { (tensor_cuda_event_free)(ring->event[k]); }
     }
     kit_profiler_cuda__clear(was_ok);
     free(s);
