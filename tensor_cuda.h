@@ -408,7 +408,10 @@ TENSOR_API const char *tensor_cuda_library_error(void);
 // current stream of the device, and the host does not wait. NCCL does the work; it is opened when it is
 // first needed. Tensors must be on the communicator's device and contiguous, or channels-last on all ranks
 // (nn_channels_last; not to be gathered). In a capture these calls become part of the graph: all ranks
-// capture the same step and replay it as often as the others do.
+// capture the same step and replay it as often as the others do. Run the step once before: at the first call
+// of a kind NCCL connects the ranks and takes memory, and the host waits for the others, also in a capture.
+// Ranks that are threads of one process capture one after the other, so that they would wait for ever (until
+// the timeout, if there is one).
 // ------------------------------------------------------------------------------
 
 enum { TENSOR_CUDA_ID_BYTES = 128 };
