@@ -1495,9 +1495,11 @@ inline void allocator_free(allocator_t *A) {
 static int visible_devices;                     // of the start
 static unsigned contexts;                       // bit k: device k is known to have one
 
-// Whether a device has a context. cudaSetDevice makes one, and so does nearly any call on a device that has
-// none: half a gigabyte of a device that the process may not use at all.
+// Whether a thread may go back to a device: if it has a context. cudaSetDevice makes one (from CUDA 12 on),
+// and so does nearly any call on a device that has none: half a gigabyte of a device that the process may not
+// use at all.
 inline bool has_context(int device) {
+    if (CUDART_VERSION < 12000) { return true; }
     char text[256];
     unsigned flags = 0;
     int active = 0;
@@ -12681,11 +12683,10 @@ static int backend_graph_begin(int index, void **graph) {
     // Pinned memory freed in between must not be waited for on a stream that is being captured. What is made
     // in between is made here.
     this_thread.now = s;
-    if (!code && device_of(process.pinned, index)) {
-        each_pinned([&](int device) {
-            if (!code) { code = capture_join(process.pinned, device, (void *)s->raw, g->id); }
-        });
-    }
+    if (!code && !device_of(process.pinned, index)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
+    each_pinned([&](int device) {
+        if (!code) { code = capture_join(process.pinned, device, (void *)s->raw, g->id); }
+    });
     g->on = s;
     if (!code && !g->streams.add(s)) { code = TENSOR_ERR_OUT_OF_MEMORY; }
     g->thread = &this_thread;

@@ -1326,7 +1326,7 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
     place_t at;
     int skipped = 0;
     for (auto &way : ways) {
-        int plans[MODELS] = {}, asked[MODELS] = {}, sums = 0, all = 0;
+        int plans[MODELS] = {}, asked[MODELS] = {}, sums = 0, all = 0, tried = 0;
         int64_t most = 0;
         auto start = std::chrono::steady_clock::now();
         if (way.full && !full) {
@@ -1361,6 +1361,14 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
                     if (!p) { std::printf("no plan for %s, %d -> %d in %d groups, size %d, kernel %d, kind %d: %s\n", way.name, (int)c.cin, (int)c.cout, (int)groups, (int)c.size, (int)c.kernel, kind, dnn_message); }
                 }
                 if (p && p->workspace > most) { most = p->workspace; }
+                if (&c == net && kind < 3) {            // those that tensor_cuda_set_benchmark would time
+                    dnn_plan_t some[10];
+                    int made = 0;
+                    CHECK(!conv_plan(at, (conv_kind_t)kind, dnn_type(way.dtype), t.data(), space, alignment, false, way.exact, some, 10, &made));
+                    CHECK(made > 1 && some[0].workspace == p->workspace);
+                    tried += made;
+                    while (made) { dnn_drop(some[--made]); }
+                }
             }
         }
         double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -1368,7 +1376,8 @@ enum { LENET = 1, RESNET18, RESNET50, ALEXNET, VGG19, MOBILENET, MODELS };
         for (int k = 1; k < MODELS; k++) {
             std::printf(" %s %d of %d%s", models[k], plans[k], asked[k], k + 1 < MODELS ? "," : " plans by cuDNN");
         }
-        std::printf("; %d of %d with a bias; workspace up to %.1f MB; %.1f s\n", sums, all, (double)most / 1e6, seconds);
+        std::printf("; %d of %d with a bias; workspace up to %.1f MB; %.1f s; of the first convolution %d plans to choose from\n", sums,
+                    all, (double)most / 1e6, seconds, tried);
     }
     for (int way = 0; way < 8 && driver; way++) {        // GPT-2's attention, forward and back; with a mask
         bool back = way & 1, causal = way & 2 && way < 4, masked = way > 3;
