@@ -3049,7 +3049,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 // The bytes that nn_snapshot needs: with an optimizer also for the states that its first step will make.
 //   m       NULL = the parameters of opt
 //   opt     NULL = none; not nn_lbfgs
-//   -> bytes, 0 after an error;  errors POISONED, OWNER, UNSUPPORTED (nn_lbfgs)
+//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer of another net: none of its
+//      parameters is in m), UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
@@ -3061,7 +3062,7 @@ TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, siz
 // Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
 // a graph that was captured before or after. Elements change in place: addresses, graphs and handles stay,
 // saved values of a forward count as changed. What had no state yet has its initial state afterwards.
-//   m, opt  those of nn_snapshot, or others with the same tensors
+//   m, opt  those of nn_snapshot, or others with the same layers, names and tensors
 //   -> code; unless it is 0, nothing has changed;  errors FORMAT (not a snapshot, or of another model: says
 //      what disagrees), OUT_OF_MEMORY (only where states must be made), those of nn_snapshot
 TENSOR_API int nn_restore(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size);
@@ -3126,7 +3127,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
 //   opt     NULL = none
-//   -> code;  errors as nn_save
+//   -> code;  errors as nn_save, OWNER (opt is of another net: none of its parameters is in m)
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
@@ -3134,7 +3135,7 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
-//   -> code;  errors as nn_load
+//   -> code;  errors as nn_load, OWNER as nn_save_checkpoint
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 
 // All that a training needs to continue; NULL = not, but for the module. A loader goes on with the batch
@@ -15464,6 +15465,10 @@ TENSOR__FN int nn__is_running(const nn_module_impl_t *impl) {
     return 0;
 }
 
+// What a function that has freed something gives: the code of an error that came meanwhile, as of a lock that
+// it took in real time. before: the code until then.
+TENSOR__FN int nn__freed(int before) { return before ? (int)TENSOR_OK : tensor_error_code(); }
+
 TENSOR_API int (nn_free)(nn_module_t *m) {
     if (!m || nn__is_zeroed(m)) { return TENSOR_OK; }
     if (!nn__is_module(m)) { return nn__unusable("free", "the argument", m); }
@@ -15481,8 +15486,9 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     }
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
+    int before = tensor_error_code();
     nn__close(impl);
-    return TENSOR_OK;
+    return nn__freed(before);
 }
 
 // ------------------------------------------------------------------------------
@@ -20204,6 +20210,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->device = was.device;
     fresh->offset = was.offset;
     fresh->storage = was.storage;
+    TENSOR__(storage_tell)(was.storage, TENSOR__STORAGE_LEFT, t);
 }
 
 // t moved to a device or dtype: row-major, unless its channels are innermost there.
@@ -20818,6 +20825,13 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
+// Raises that the optimizer has none of a module's parameters. -> code
+TENSOR__FN int nn__other_net(const char *op, const nn_optimizer_t *o) {
+    return NN__ERROR(TENSOR_ERR_OWNER,
+                     "%s: %s has none of the module's parameters: it is the optimizer of another net", op,
+                     o->rule->name);
+}
+
 // If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
@@ -20838,8 +20852,10 @@ TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
 
 TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     int code = o ? nn__busy_optimizer("optimizer_free", o) : TENSOR_OK;
-    if (o && code == TENSOR_OK) { nn__optimizer_close(o); }
-    return code;
+    if (!o || code != TENSOR_OK) { return code; }
+    int before = tensor_error_code();
+    nn__optimizer_close(o);
+    return nn__freed(before);
 }
 
 // Whether the optimizer can update parameter i of a list; raises if not. -> code
@@ -23244,8 +23260,10 @@ TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
 
 TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     int code = l ? nn__bad_loader("data_loader_free", l) : TENSOR_OK;
-    if (l && code == TENSOR_OK) { nn__loader_close(l); }
-    return code;
+    if (!l || code != TENSOR_OK) { return code; }
+    int before = tensor_error_code();
+    nn__loader_close(l);
+    return nn__freed(before);
 }
 
 // Makes *t a held contiguous tensor with its elements, on the CPU, and gives those. 0 after raising, and *t
@@ -24527,8 +24545,9 @@ TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
     if (r && r->base.dead) {
         return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     }
+    int before = tensor_error_code();
     if (r) { nn__reader_close(r); }
-    return TENSOR_OK;
+    return nn__freed(before);
 }
 
 // ------------------------------------------------------------------------------
@@ -27343,6 +27362,7 @@ typedef struct nn__snapshot_t {
     int64_t nparams, ngroups;               // of the optimizer
     uint64_t seed, offset;                  // of the generator
     double option[NN__OPTIONS];
+    uint64_t structure;                     // as in nn__snapping_t
 } nn__snapshot_t;
 
 typedef struct nn__record_t {
@@ -27367,9 +27387,20 @@ typedef struct nn__snapping_t {
     int64_t tensors;
     int phase;
     const tensor_t *changing;               // one that a step in time slices changes
+    // A hash of the module's layers and names, and of which parameter of the optimizer each tensor is. The
+    // tensors that are one; the number of the last one
+    uint64_t structure;
+    int64_t shared;
+    int last;
 } nn__snapping_t;
 
-static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '1'};
+static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '2'};
+
+// Adds a text, or a number, to a hash (FNV).
+TENSOR__FN uint64_t nn__hashed(uint64_t hash, const char *text, int number) {
+    for (const char *c = text; *c; c++) { hash = (hash ^ (unsigned char)*c) * 0x100000001B3u; }
+    return (hash ^ (uint64_t)number) * 0x100000001B3u;
+}
 
 TENSOR__FN int nn__snap_short(const nn__snapping_t *s) {
     return NN__ERROR(TENSOR_ERR_FORMAT, "%s: the block ends too early; nn_snapshot did not write it", s->op);
@@ -27527,12 +27558,32 @@ TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
     return code;
 }
 
+// Adds to the hash which parameter of the optimizer a tensor of the module is. Both have them in one order, as
+// a rule: the search goes on where the last one ended.
+TENSOR__FN void nn__snap_place(nn__snapping_t *s, const tensor_t *t) {
+    const nn_optimizer_t *o = s->opt;
+    int n = o ? o->nparams : 0;
+    for (int k = 1; k <= n; k++) {
+        int i = (s->last + k) % n;
+        if (o->param[i].t != t) { continue; }
+        s->structure = nn__hashed(s->structure, "", i + 1);
+        s->shared++;
+        s->last = i;
+        return;
+    }
+}
+
 // Parameters and buffers below a module. -> code
 TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, const nn__prefix_t *up) {
-    int code = TENSOR_OK;
+    int code = TENSOR_OK, counts = s->phase == NN__SNAP_COUNT;
+    if (counts && impl->module) {
+        s->structure = nn__hashed(s->structure, impl->module->name, impl->nslots);
+    }
     for (int i = 0; i < impl->nslots && code == TENSOR_OK; i++) {
         const nn__slot_t *slot = &impl->slot[i];
         nn__prefix_t name = {up, slot->name, 0};
+        if (counts) { s->structure = nn__hashed(s->structure, slot->name, slot->kind); }
+        if (counts && slot->tensor) { nn__snap_place(s, slot->tensor); }
         if (slot->tensor) { code = nn__snap_tensor(s, slot->tensor, &name); }
         if (slot->child && code == TENSOR_OK) { code = nn__snap_module(s, slot->child, &name); }
     }
@@ -27569,9 +27620,12 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     if (code == TENSOR_OK && opt && opt->rule->takes == NN__CLOSURE) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: lbfgs has states that change their shape", op);
     }
+    s->structure = 0xCBF29CE484222325u;
+    s->last = -1;
     if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
     s->size = s->at;
-    return code;
+    int other = m && opt && opt->nparams > 0 && !s->shared;
+    return other && code == TENSOR_OK ? nn__other_net(op, opt) : code;
 }
 
 // Whether the host may read or write the state: not in a capture, nor between time slices. -> code
@@ -27617,6 +27671,7 @@ TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, s
     head.tensors = s.tensors;
     head.seed = rng.seed;
     head.offset = rng.offset;
+    head.structure = s.structure;
     if (opt) {
         memcpy(head.rule, opt->rule->name, strlen(opt->rule->name));
         head.nparams = opt->nparams;
@@ -27644,7 +27699,10 @@ TENSOR__FN int nn__snap_head(const nn__snapping_t *s, const nn__snapshot_t *head
     int64_t nparams = o ? o->nparams : 0;
     int64_t ngroups = o ? o->ngroups : 0;
     if (head->tensors == s->tensors && head->nparams == nparams && head->ngroups == ngroups) {
-        return TENSOR_OK;
+        if (head->structure == s->structure) { return TENSOR_OK; }
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "%s: the block is of a module of as many tensors, but of other layers or names, or "
+                         "the optimizer has them in another order", s->op);
     }
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "%s: the block has %d tensors of a model, %d parameters in %d groups of an optimizer, "
@@ -27913,8 +27971,20 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_training_t *c) {
     return tensor_error_code();
 }
 
+// Whether an optimizer has a parameter of the module; raises if not. -> code
+TENSOR__FN int nn__of_module(const char *op, const nn_optimizer_t *o, const nn__items_t *all) {
+    for (int i = 0; i < o->nparams; i++) {
+        for (int64_t a = 0; a < all->n; a++) {
+            if (all->item[a].tensor == o->param[i].t) { return TENSOR_OK; }
+        }
+    }
+    return o->nparams ? nn__other_net(op, o) : TENSOR_OK;
+}
+
 // Adds the optimizer's states, whose names are to be freed. -> code
 TENSOR__FN int nn__save_states(nn__save_t *s, nn_optimizer_t *o) {
+    int code = nn__of_module("save_checkpoint", o, &s->all);
+    if (code != TENSOR_OK) { return code; }
     for (int i = 0; i < o->nparams; i++) {
         for (int k = 0; k < NN__MAX_STATE; k++) {
             if (!o->param[i].state[k]) { continue; }
@@ -28094,6 +28164,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     const char *rule = nn_safetensors_metadata(r, "optimizer");
     int64_t held = 0, read = 3;                 // tensors of the file for an optimizer; those that were read
     int code = nn__busy_optimizer("load_checkpoint", o);
+    if (code == TENSOR_OK) { code = nn__of_module("load_checkpoint", o, all); }
     if (code != TENSOR_OK) { return code; }
     for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
         held += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;

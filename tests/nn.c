@@ -1669,6 +1669,14 @@ static void resume_with(int which) {
     CHECK(nn_load_checkpoint(path, again, o, NULL) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, which < 2 ? "state of adamw, not of sgd" : "not of sgd");
     nn_optimizer_free(o);
+    o = nn_sgd(net);                    // has no states: nothing in the file would tell
+    CHECK(nn_save_checkpoint(path, again, o, 7) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "save_checkpoint: sgd has none of the module's parameters: it is the "
+                                  "optimizer of another net");
+    CHECK(nn_save_checkpoint(path, net, o, 7) == 0);
+    CHECK(nn_load_checkpoint(path, again, o, &step) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "load_checkpoint: sgd has none of the module's parameters");
+    nn_optimizer_free(o);
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == 0);
     CHECK(nn_save(path, again) == 0);
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == TENSOR_ERR_FORMAT);
