@@ -5193,7 +5193,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(KTHVALUE,                kthvalue,                ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
     X(LINALG_CHOLESKY,         linalg_cholesky,         LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
     X(LINALG_CHOLESKY_EX,      linalg_cholesky_ex,      LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
-    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY | TENSOR__SY2,             AS_IS) \
     X(LINALG_EIGH,             linalg_eigh,             LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_eigh,                TENSOR__SY | TENSOR__SY1,                          AS_IS) \
     X(LINALG_LU_FACTOR,        linalg_lu_factor,        LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_lu_factor,           TENSOR__SY | TENSOR__SY1,                          AS_IS) \
     X(LINALG_PINV,             linalg_pinv,             COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_pinv,                TENSOR__SA | TENSOR__SY,                           APART) \
@@ -12873,7 +12873,8 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
 TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_or_release(th, bytes);
     if (!p) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %u bytes, beside %u in use", bytes,
+                     th->ctx->reserved);
         return NULL;
     }
     memset(p, 0, (size_t)bytes);
@@ -13163,7 +13164,7 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU;
     int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
-    if (device < TENSOR_CUDA) {
+    if (device < TENSOR_CUDA || index > 255) {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: device %i must be TENSOR_CPU or TENSOR_CUDA + n", op,
                      device);
     } else {
@@ -26441,6 +26442,13 @@ TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
 
 TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
 
+// The inverse of x, NaN where the logarithm of its determinant says that it has none.
+TENSOR__FN tensor_t *tensor__inv_if_any(tensor_t *x, tensor_t *log) {
+    tensor_t *none = tensor__stretch(tensor_eq_scalar(log, -(double)INFINITY));
+    tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
+    return tensor_masked_fill(tensor_linalg_inv(tensor_where(none, eye, x)), none, (double)NAN);
+}
+
 // det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
 TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *det = tensor__grad_out(g, 0);
@@ -26448,7 +26456,10 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         g->gx[0] = x;
         return;
     }
-    if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
+    if (g->gy[2]) {
+        tensor_t *inverse = tensor__inv_if_any(x, tensor__grad_out(g, 2));
+        g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(inverse));
+    }
     if (!g->gy[0]) { return; }
     tensor_t *c;
     int64_t singular;
@@ -28342,26 +28353,29 @@ TENSOR__FN int tensor__letter(const tensor__axis_t *a) {
     return c < 26 ? c : -1;
 }
 
-// The sizes of the words in dim g of x, which has that size; one of them may be unknown. -> whether they fit
-TENSOR__FN int tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) {
+// The sizes of the words in dim g of x, which has that size; one of them may be unknown. -> NULL, or why they
+// do not fit
+TENSOR__FN const char *tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) {
     tensor__axis_t *open = NULL;
     int64_t known = 1;
     for (int i = 0; i < p->nleft; i++) {
         tensor__axis_t *a = &p->left[i];
         if (a->dim != g) { continue; }
         if (!a->size && !a->number) {
-            if (open) { return 0; }
+            if (open) { return "two of its names have no size"; }
             open = a;
             continue;
         }
-        if (a->size < 0 || (a->size && known > ((int64_t)1 << 59) / a->size)) { return 0; }
+        int large = a->size < 0 || (a->size && known > ((int64_t)1 << 59) / a->size);
+        if (large) { return "a size is less than 0, or too large"; }
         known *= a->size;
     }
     if (open && known) {
         open->size = size / known;
         known *= open->size;
     }
-    return known == size;
+    if (known == size) { return NULL; }
+    return open ? "the sizes that are given do not divide it" : "the product of its sizes is another number";
 }
 
 // x as its words: its dims then, and which of them are reduced. A word "1" is dropped if it is only on the
@@ -28423,8 +28437,9 @@ TENSOR__FN tensor_t *tensor__pattern_fit(tensor__pattern_t *p, const tensor_t *x
         p->placed |= (uint32_t)1 << c;
     }
     for (int g = 0; g < p->left_dims; g++) {
-        TENSOR__REFUSE(!tensor__pattern_sizes(p, g, x->dims[g]), SHAPE,
-                       "rearrange: dim %i of x %t does not fit the sizes in \"%s\"", g, x, p->text);
+        const char *why = tensor__pattern_sizes(p, g, x->dims[g]);
+        TENSOR__REFUSE(why, SHAPE, "rearrange: dim %i of x %t does not fit the sizes in \"%s\": %s", g, x,
+                       p->text, why);
     }
 
     const tensor__axis_t *a = tensor__pattern_left(p);
@@ -28477,8 +28492,9 @@ TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args
     const char *text = a->pattern ? a->pattern : "NULL";
     int how = 0, readable = tensor__pattern_read(&p, x->ndim);
     while (a->reduce && how < 7 && strcmp(a->reduce, names[how])) { how++; }
-    TENSOR__REFUSE(a->reduce && (!readable || how == 7), FORMAT, "rearrange: cannot read \"%s\", %s", text,
-                   a->reduce);
+    const char *known = how == 7 ? "; reduce is sum, mean, prod, max, min, any or all" : "";
+    TENSOR__REFUSE(a->reduce && (!readable || how == 7), FORMAT, "rearrange: cannot read \"%s\", %s%s", text,
+                   a->reduce, known);
     TENSOR__REFUSE(!readable, FORMAT, "rearrange: cannot read \"%s\"", text);
     tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
     if (wrong) { return wrong; }
@@ -32024,8 +32040,15 @@ TENSOR__FN double tensor__result_at(const tensor__gradcheck_t *c, tensor_t *x, t
     return y;
 }
 
-// Compares the gradient (NULL: zeros) of input i, which is x, with central differences. -> code
-TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_t *grad, int i) {
+// The place of x in the list that the caller gave.
+TENSOR__FN int tensor__gradcheck_place(const tensor__gradcheck_t *c, const tensor_t *x) {
+    int i = 0;
+    while (i < c->n && c->inputs[i] != x) { i++; }
+    return i;
+}
+
+// Compares the gradient (NULL: zeros) of x, an input, with central differences. -> code
+TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     tensor_t *g = grad ? tensor_to(tensor_contiguous(grad), TENSOR_CPU) : NULL;
     tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);
@@ -32046,8 +32069,8 @@ TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_
         double numeric = (above - below) / (2 * c->eps), analytic = gradient ? gradient[k] : 0;
         double gap = fabs(numeric - analytic);          // perhaps NaN
         TENSOR__REFUSE_CODE(!(gap <= c->atol + c->rtol * fabs(numeric)), AUTOGRAD,
-                            "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
-                            k, analytic, numeric);
+                            "gradcheck: input %i, element %d: autograd gives %g, central differences %g, in "
+                            "%t", tensor__gradcheck_place(c, x), k, analytic, numeric, x);
     }
     return 0;
 }
@@ -32064,7 +32087,8 @@ TENSOR__FN int tensor__gradcheck_backward(const tensor__gradcheck_t *c, tensor_t
     }
     for (int i = 0; i < m; i++) {
         TENSOR__REFUSE_CODE(!tensor__same_gradient(grads[i], again[i]), AUTOGRAD,
-                            "gradcheck: input %i: a second backward pass gives a different gradient", i);
+                            "gradcheck: input %i: a second backward pass gives a different gradient",
+                            tensor__gradcheck_place(c, wanted[i]));
     }
     return 0;
 }
@@ -32084,7 +32108,7 @@ TENSOR__FN int tensor__gradcheck_all(tensor__gradcheck_t *c, tensor_t **lists, i
         wanted[m++] = x;
     }
     code = tensor__gradcheck_backward(c, wanted, m, grads, again, constant);
-    for (int i = 0; i < m && !code; i++) { code = tensor__gradcheck_of(c, wanted[i], grads[i], i); }
+    for (int i = 0; i < m && !code; i++) { code = tensor__gradcheck_of(c, wanted[i], grads[i]); }
     return code;
 }
 
@@ -32644,8 +32668,9 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
     bytes = (bytes + 15) & ~(uint64_t)15;
     if (!k || k->bytes - k->used < bytes) {
         uint64_t head = (sizeof *k + 15) & ~(uint64_t)15;
-        uint64_t room = bytes + head;
-        if (room < TENSOR__GRAPH_CHUNK) { room = TENSOR__GRAPH_CHUNK; }
+        uint64_t room = bytes + head, least = k ? 2 * k->bytes : (uint64_t)TENSOR__SLAB_BYTES;
+        if (least > TENSOR__GRAPH_CHUNK) { least = TENSOR__GRAPH_CHUNK; }       // a device has less in all
+        if (room < least) { room = least; }
         k = (tensor__chunk_t *)tensor__memory(g->thread, room);
         if (!k) {
             g->code = TENSOR_ERR_OUT_OF_MEMORY;

@@ -20131,12 +20131,15 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
     for (int64_t i = 0; i < a->n && i < b->n; i++) {
         const nn__item_t *to = &a->item[i], *from = &b->item[i];
         if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
-        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ; they must be alike", op,
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "%s: \"%s\" %t and, in the source, \"%s\" %t differ; they must be alike", op,
                          to->name, to->tensor, from->name, from->tensor);
     }
     if (a->n == b->n) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors; they must be alike", op, a->n,
-                     b->n);
+    const char *more = a->n > b->n ? a->item[b->n].name : b->item[a->n].name;
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "%s: modules of %d and %d tensors; they must be alike, and one lacks \"%s\"", op, a->n,
+                     b->n, more);
 }
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
@@ -20283,6 +20286,9 @@ TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tenso
 }
 
 TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    if (to < TENSOR_CPU && (unsigned)to >= TENSOR_DTYPE_COUNT) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %i is neither a float dtype nor a device", to);
+    }
     if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
         return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
                          tensor_dtype_name((tensor_dtype_t)to));
@@ -20519,8 +20525,15 @@ TENSOR__FN double nn__inverse_normal(double u) {
     return x;
 }
 
+// Whether t can hold what is drawn; raises if not.
+TENSOR__FN int nn__init_float(const char *op, tensor_t *t) {
+    return nn__is_float(t) || NN__NO(TENSOR_ERR_DTYPE, "%s: t %t is %y, a float dtype is needed", op, t, t);
+}
+
 TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
-    if (!nn__whole("trunc_normal_", "the tensor", t)) { return TENSOR__(poison); }
+    if (!nn__whole("trunc_normal_", "the tensor", t) || !nn__init_float("trunc_normal_", t)) {
+        return TENSOR__(poison);
+    }
     if (!(low <= high) || !(std >= 0)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
@@ -20545,6 +20558,7 @@ TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     if (!nn__whole(op, "the tensor", t)) { return 0; }
     if (t->ndim < 2) { return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t); }
+    if (!nn__init_float(op, t)) { return 0; }
     for (int i = 2; i < t->ndim; i++) { area *= (double)t->dims[i]; }
     fan[0] = (double)t->dims[1] * area;
     fan[1] = (double)t->dims[0] * area;
@@ -20579,13 +20593,13 @@ TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan = nn__kaiming_fan("kaiming_uniform_", &a);
     if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
     double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan);
-    return nn__init(a.t, tensor_uniform_, -bound, bound);
+    return tensor__at(a.site_, nn__init(a.t, tensor_uniform_, -bound, bound));
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan = nn__kaiming_fan("kaiming_normal_", &a);
     if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
-    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan));
+    return tensor__at(a.site_, nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan)));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
@@ -22982,6 +22996,11 @@ TENSOR_API int nn_set_one_cycle_lr_with(nn_set_one_cycle_lr_args_t a) {
     if (a.total_steps < 1) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: total_steps must be > 0 (got %d)",
                          a.total_steps);
+    } else if (!(a.max_lr >= 0)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: max_lr must be >= 0 (got %g)", a.max_lr);
+    } else if (!(a.div_factor > 0 && a.final_div_factor > 0)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: div_factor and final_div_factor must be > 0 "
+                         "(got %g, %g)", a.div_factor, a.final_div_factor);
     } else if (!(a.pct_start >= 0 && a.pct_start <= 1)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start must be in 0..1 (got %g)",
                          a.pct_start);
@@ -27558,8 +27577,8 @@ TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
     return code;
 }
 
-// Adds to the hash which parameter of the optimizer a tensor of the module is. Both have them in one order, as
-// a rule: the search goes on where the last one ended.
+// Adds to the hash which parameter of the optimizer a tensor of the module is. Both have them in one order,
+// as a rule: the search goes on where the last one ended.
 TENSOR__FN void nn__snap_place(nn__snapping_t *s, const tensor_t *t) {
     const nn_optimizer_t *o = s->opt;
     int n = o ? o->nparams : 0;
