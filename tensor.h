@@ -586,7 +586,7 @@ TENSOR_API int tensor_scope_end(tensor_scope_t scope);
 //   -> t;  errors OWNER as tensor_scope_end
 TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
 
-// Adds a user reference that outlives scopes and threads; give it back with tensor_free.
+// Adds a user reference that outlives scopes and threads, not tensor_shutdown; give it back with tensor_free.
 //   -> t (borrowed);  errors OWNER if t is dead
 TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 

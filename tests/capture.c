@@ -1889,6 +1889,30 @@ static void moved(void) {
     tensor_free(kept);
 }
 
+// What a graph of a small step takes is small, and an error says how much was in use.
+static void small_graph(void) {
+    nn_module_t *net = nn_linear(2, 4);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_ones(4, 2);
+    nn_forward(net, x);
+    uint64_t before = tensor_memory_stats().reserved_bytes;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    nn_forward(net, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    uint64_t took = tensor_memory_stats().reserved_bytes - before;
+    CHECK_MSG(took <= 48 * 1024, "%d bytes", (int)took);
+
+    CHECK(tensor_set_memory_limit(1) == 0);
+    (void)tensor_capture_begin(TENSOR_CPU);
+    nn_forward(net, x);
+    CHECK(tensor_capture_end() == NULL && tensor_set_memory_limit(0) == 0);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, " in use: it would pass the limit of tensor_set_memory_limit");
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_free(net);
+}
+
 // A leaf that the step makes over older memory: once it has gone, its header is another tensor's, which the
 // graph lets alone.
 static void gone_leaf(void) {
@@ -2328,6 +2352,7 @@ int main(void) {
     RUN(skipped_before);
     RUN(older_gradient);
     RUN(moved);
+    RUN(small_graph);
     RUN(gone_leaf);
     RUN(gone_optimizer);
     RUN(older_mask);
