@@ -370,7 +370,8 @@ TENSOR_API int tensor_version(void);
 TENSOR_API tensor_context_t *tensor_context_new(void);
 
 // Makes a context the calling thread's (NULL = the default one).
-//   -> the one used before;  errors OUT_OF_MEMORY, OWNER (a context that was freed: nothing changes)
+//   -> the one used before;  errors OUT_OF_MEMORY, OWNER (a context that was freed: nothing changes),
+//      UNSUPPORTED in real time
 TENSOR_API tensor_context_t *tensor_context_use(tensor_context_t *context);
 
 // Frees a context and everything in it; no other thread may have it in use. NULL = nothing (the default one
@@ -585,7 +586,7 @@ TENSOR_API int tensor_scope_end(tensor_scope_t scope);
 //   -> t;  errors OWNER as tensor_scope_end
 TENSOR_API tensor_t *tensor_scope_return(tensor_scope_t scope, tensor_t *t);
 
-// Adds a user reference that outlives scopes and threads; give it back with tensor_free.
+// Adds a user reference that outlives scopes and threads, not tensor_shutdown; give it back with tensor_free.
 //   -> t (borrowed);  errors OWNER if t is dead
 TENSOR_API tensor_t *tensor_keep(tensor_t *t);
 
@@ -2413,11 +2414,11 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
 //      freed, or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with
-//      bf16 under an instruction set with other products of it, a parameter was frozen since, or unfrozen if
-//      an optimizer that has it steps in g, parameters of one group no longer are, an option of an optimizer
-//      that the captured calls lack was set since, a scaler had unscaled the gradients and has not, or the
-//      reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or
-//      the error that was pending
+//      bf16 under an instruction set with other products of it, a parameter was frozen since, or unfrozen (on
+//      a GPU, if an optimizer that has it steps in g), parameters of one group no longer are, an option of an
+//      optimizer that the captured calls lack was set since, a scaler had unscaled the gradients and has not,
+//      or the reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's
+//      ops, or the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -2451,9 +2452,10 @@ TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
 // Real time: while it is on, the calling thread takes no memory from the allocator, no lock of the system and
 // no file; what would do so is an error that names op and line. A block of the library's cache is not taken
-// from the allocator, so a steady training step and a replay go through. A memory request is refused; after
-// another error, what was asked for is done, but a captured step with an optimizer ends there. Use one
-// thread: workers of tensor_set_num_threads that sleep are woken with a lock. Off, which is the default,
+// from the allocator, so a steady training step and a replay go through. A memory request, a file and
+// another context are refused; after another error, what was asked for is done (what is freed is gone, and
+// the call gives the code), but a captured step with an optimizer ends there. Use one thread: workers of
+// tensor_set_num_threads that sleep are woken with a lock. Off, which is the default,
 // costs nothing.
 //   on      1 or 0
 //   -> code;  errors none of its own; what it refuses raises OUT_OF_MEMORY (memory), UNSUPPORTED (locks,
@@ -2464,12 +2466,12 @@ TENSOR_API int tensor_is_realtime(void);    // -> 1 or 0;  errors none
 // Frees a graph and its memory; its outputs keep their values.
 //   g       may be NULL; in the meantime no other thread frees a tensor that the graph reads
 //   -> code;  errors OWNER: g was freed already, is being captured or runs on another thread; UNSUPPORTED: of
-//      a GPU, in a capture
+//      a GPU, in a capture; in real time, where it is freed all the same
 TENSOR_API int tensor_graph_free(tensor_graph_t *g);
 
 // Prints the bytes and operations of a graph, then its calls, a line each, to stdout.
 //   -> code;  errors POISONED, OWNER as tensor_graph_replay; IO (stdout cannot be written), UNSUPPORTED under
-//      TENSOR_NO_STDIO
+//      TENSOR_NO_STDIO and in real time
 TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 
 // What a graph of the CPU consists of; a GPU's counts are 0. temporary_bytes is the sum of the sizes of the
@@ -2477,11 +2479,12 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 // for the others. block_groups: of pointwise calls, and reductions to one number, that run together, block by
 // block. random_streams: each call that draws random numbers has a stream of the generator; the next replay
 // begins with the stream after these. lost: a tensor that the step uses was freed since or has other memory,
-// so what operands point to is not to be read. begun: a step is under way in time slices.
+// so what operands point to is not to be read. begun: a step is under way in time slices. once: the step adds
+// to a gradient that is older than it, and drops or replaces it, so it runs again only where that is set.
 typedef struct tensor_graph_info_t {
     int64_t calls, random_streams, block_groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
-    int lost, begun;
+    int lost, begun, once;
 } tensor_graph_info_t;
 
 // A call of a graph, in the order of its replays.
@@ -2576,6 +2579,7 @@ TENSOR_API tensor_lstsq_t tensor__at_lstsq(const char *site, tensor_lstsq_t t);
 TENSOR_API tensor_linalg_ex_t tensor__at_linalg_ex(const char *site, tensor_linalg_ex_t t);
 TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g);
+TENSOR_API tensor_context_t *tensor__at_context(const char *site, tensor_context_t *c);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p);
@@ -3250,6 +3254,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 
 #define tensor_capture_begin(...) TENSOR__CALL_KIND(int, tensor_capture_begin, __VA_ARGS__)
 #define tensor_capture_end(...) TENSOR__CALL_KIND(graph, tensor_capture_end, __VA_ARGS__)
+#define tensor_context_free(...) TENSOR__CALL_KIND(int, tensor_context_free, __VA_ARGS__)
+#define tensor_context_new(...) TENSOR__CALL_KIND(context, tensor_context_new, __VA_ARGS__)
+#define tensor_context_use(...) TENSOR__CALL_KIND(context, tensor_context_use, __VA_ARGS__)
 #define tensor_graph_replay(...) TENSOR__CALL_KIND(int, tensor_graph_replay, __VA_ARGS__)
 #define tensor_graph_resume(...) TENSOR__CALL_KIND(int, tensor_graph_resume, __VA_ARGS__)
 #define tensor_set_realtime(...) TENSOR__CALL_KIND(int, tensor_set_realtime, __VA_ARGS__)
@@ -4114,7 +4121,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 // ---- layouts
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 19, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 20, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
@@ -4150,6 +4157,10 @@ typedef struct tensor__extra_t tensor__extra_t;
 enum { TENSOR__OF_DEVICE = -2 };         // the library took it from the device, and gives it back
 // A storage that may not change: constants of the caller; a step in time slices is under way that changes it.
 enum { TENSOR__OF_CALLER = 1, TENSOR__IN_STEP = 2 };
+
+// What graphs are told of a storage that they use: it goes; a tensor that had it has another one; whether a
+// leaf that has it requires a gradient has changed.
+enum { TENSOR__STORAGE_GONE, TENSOR__STORAGE_LEFT, TENSOR__STORAGE_SWITCHED };
 
 typedef void tensor__deleter_t(void *data, void *user);
 
@@ -4856,6 +4867,8 @@ enum { TENSOR__KEPT = 4096 };
     /* copy_ and fill_ where nothing is recorded */ \
     X(tensor_t *, write, (tensor_t *x, tensor_t *src)) \
     X(tensor_t *, assign, (tensor_t *x, double value)) \
+    /* tells graphs that use the storage what becomes of x: TENSOR__STORAGE_LEFT .. */ \
+    X(void, storage_tell, (const tensor__storage_t *s, int what, tensor_t *x)) \
     /* whether the thread is in autocast */ \
     X(int, casting, (void)) \
     /* in autocast: casts x[0..n-1] (NULL and dead ones stay) and leaves it until the innermost scope ends */ \
@@ -5180,7 +5193,7 @@ TENSOR_API const tensor__internals_t *tensor__internals(int version);   // NULL 
     X(KTHVALUE,                kthvalue,                ROWS,      1, 1, TENSOR__KERNEL_WITH(order, order),               NOGRAD,                           0,                                                 AS_IS) \
     X(LINALG_CHOLESKY,         linalg_cholesky,         LINALG,    1, 1, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
     X(LINALG_CHOLESKY_EX,      linalg_cholesky_ex,      LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_cholesky,            TENSOR__SY,                                        AS_IS) \
-    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY,                           AS_IS) \
+    X(LINALG_DET,              linalg_det,              LINALG,    1, 3, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_det,                 TENSOR__SA | TENSOR__SY | TENSOR__SY2,             AS_IS) \
     X(LINALG_EIGH,             linalg_eigh,             LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_eigh,                TENSOR__SY | TENSOR__SY1,                          AS_IS) \
     X(LINALG_LU_FACTOR,        linalg_lu_factor,        LINALG,    1, 2, TENSOR__KERNEL_WITH(linalg, linalg),             tensor__grad_lu_factor,           TENSOR__SY | TENSOR__SY1,                          AS_IS) \
     X(LINALG_PINV,             linalg_pinv,             COMPOSED,  1, 1, TENSOR__NO_KERNEL,                               tensor__grad_pinv,                TENSOR__SA | TENSOR__SY,                           APART) \
@@ -11844,11 +11857,12 @@ typedef struct tensor__raw_t {
     struct tensor__raw_t *next_of_kind;
 } tensor__raw_t;
 
-// Is told, under a lock, when the storage that it is put on goes.
+// Is told, under a lock, what becomes of the storage that it is put on, or of x, a tensor of it:
+// TENSOR__STORAGE_GONE ..
 typedef struct tensor__watch_t {
     tensor__deleter_t *deleter;         // the storage's own, or another watch's
     void *user;
-    void (*gone)(struct tensor__watch_t *w);
+    void (*tell)(struct tensor__watch_t *w, int what, tensor_t *x);
 } tensor__watch_t;
 
 // Dead objects of one kind, oldest first.
@@ -12804,17 +12818,25 @@ TENSOR__FN void tensor__watched(void *data, void *user) {
     (void)user;
 }
 
+// Tells the watches of a storage what becomes of it, or of x, under their lock. -> its own deleter, and *user
+TENSOR__FN tensor__deleter_t *tensor__watches_tell(const tensor__storage_t *s, int what, tensor_t *x,
+                                                   void **user) {
+    tensor__deleter_t *deleter = s->deleter;
+    *user = s->user;
+    while (deleter == tensor__watched) {
+        tensor__watch_t *w = (tensor__watch_t *)*user;
+        deleter = w->deleter;
+        *user = w->user;
+        w->tell(w, what, x);
+    }
+    return deleter;
+}
+
 // Tells the watches of a storage that it goes, then calls its own deleter.
 TENSOR__FN TENSOR__NOINLINE void tensor__storage_delete(tensor__thread_t *th, tensor__storage_t *s) {
+    void *user;
     tensor__spin(&tensor__watch_lock);
-    tensor__deleter_t *deleter = s->deleter;
-    void *user = s->user;
-    while (deleter == tensor__watched) {
-        tensor__watch_t *w = (tensor__watch_t *)user;
-        deleter = w->deleter;
-        user = w->user;
-        w->gone(w);
-    }
+    tensor__deleter_t *deleter = tensor__watches_tell(s, TENSOR__STORAGE_GONE, NULL, &user);
     s->deleter = NULL;
     tensor__unspin(&tensor__watch_lock);
     if (deleter) {
@@ -12824,6 +12846,15 @@ TENSOR__FN TENSOR__NOINLINE void tensor__storage_delete(tensor__thread_t *th, te
         th->inside = inside;
     }
     if (s->size_class == TENSOR__OF_DEVICE) { tensor__tell_memory(s->device, s->bytes, -1); }
+}
+
+// Tells the watches of a storage what becomes of x, a tensor of it.
+TENSOR__FN TENSOR__NOINLINE void tensor__storage_tell(const tensor__storage_t *s, int what, tensor_t *x) {
+    if (TENSOR__RELAXED_LOAD(&s->deleter) != tensor__watched) { return; }
+    void *user;
+    tensor__spin(&tensor__watch_lock);
+    (void)tensor__watches_tell(s, what, x, &user);
+    tensor__unspin(&tensor__watch_lock);
 }
 
 TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t *s) {
@@ -12842,7 +12873,8 @@ TENSOR__INLINE void tensor__storage_drop(tensor__thread_t *th, tensor__storage_t
 TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
     void *p = tensor__raw_or_release(th, bytes);
     if (!p) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %d bytes", (int64_t)bytes);
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %u bytes, beside %u in use", bytes,
+                     th->ctx->reserved);
         return NULL;
     }
     memset(p, 0, (size_t)bytes);
@@ -13132,7 +13164,7 @@ TENSOR__FN int tensor__device_index(tensor__thread_t *th, const char *op, int de
     int index = device < TENSOR_CPU ? -1 : device - TENSOR_CPU;
     int count = b ? b->count() : 0;
     if (index >= 0 && index <= count && index < 256) { return index; }
-    if (device < TENSOR_CUDA) {
+    if (device < TENSOR_CUDA || index > 255) {
         tensor__fail(th, TENSOR_ERR_DEVICE, "%s: device %i must be TENSOR_CPU or TENSOR_CUDA + n", op,
                      device);
     } else {
@@ -14865,7 +14897,9 @@ TENSOR__FN void tensor__context_leave(const tensor_context_t *ctx) {
 }
 
 TENSOR_API tensor_context_t *(tensor_context_new)(void) {
-    tensor_context_t *ctx = (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
+    tensor__thread_t *th = tensor__tls;         // a thread that uses no context yet need not begin to
+    int denied = th && th->denies && th->denies(th, TENSOR__DENY_MEMORY);
+    tensor_context_t *ctx = denied ? NULL : (tensor_context_t *)TENSOR_MALLOC(sizeof *ctx, 64);
     TENSOR__REFUSE_AS(NULL, !ctx, OUT_OF_MEMORY, "context_new: out of memory");
     memset(ctx, 0, sizeof *ctx);
     tensor__context_init(ctx);
@@ -14887,6 +14921,8 @@ TENSOR_API tensor_context_t *(tensor_context_use)(tensor_context_t *context) {
     if (!context) { context = &tensor__default; }
     if (context == before) { return before; }
     TENSOR__REFUSE_AS(before, !tensor__context_known(context), OWNER, TENSOR__CONTEXT_GONE, "context_use");
+    TENSOR__REFUSE_AS(before, th->denies, UNSUPPORTED,
+                      "context_use: it takes locks and memory; not in real time (tensor_set_realtime)");
     if (th->owner) {
         if (th->recorder) {
             tensor__heard = tensor__hears_of(th);
@@ -26406,6 +26442,13 @@ TENSOR__FN tensor_t *tensor__plus(tensor_t *a, tensor_t *b) {
 
 TENSOR__FN tensor_t *tensor__stretch(tensor_t *x) { return tensor_unsqueeze(tensor_unsqueeze(x, -1), -1); }
 
+// The inverse of x, NaN where the logarithm of its determinant says that it has none.
+TENSOR__FN tensor_t *tensor__inv_if_any(tensor_t *x, tensor_t *log) {
+    tensor_t *none = tensor__stretch(tensor_eq_scalar(log, -(double)INFINITY));
+    tensor_t *eye = tensor__la_eye(x, TENSOR__HIGH(x), TENSOR__HIGH(x));
+    return tensor_masked_fill(tensor_linalg_inv(tensor_where(none, eye, x)), none, (double)NAN);
+}
+
 // det x^-T, or the cofactors from a singular value decomposition: det(U Vh) U diag(products of others) Vh.
 TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
     tensor_t *x = tensor__grad_in(g, 0), *det = tensor__grad_out(g, 0);
@@ -26413,7 +26456,10 @@ TENSOR__FN void tensor__grad_det(tensor__grad_t *g) {
         g->gx[0] = x;
         return;
     }
-    if (g->gy[2]) { g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(tensor_linalg_inv(x))); }
+    if (g->gy[2]) {
+        tensor_t *inverse = tensor__inv_if_any(x, tensor__grad_out(g, 2));
+        g->gx[0] = tensor_mul(tensor__stretch(g->gy[2]), tensor_mT(inverse));
+    }
     if (!g->gy[0]) { return; }
     tensor_t *c;
     int64_t singular;
@@ -28307,26 +28353,29 @@ TENSOR__FN int tensor__letter(const tensor__axis_t *a) {
     return c < 26 ? c : -1;
 }
 
-// The sizes of the words in dim g of x, which has that size; one of them may be unknown. -> whether they fit
-TENSOR__FN int tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) {
+// The sizes of the words in dim g of x, which has that size; one of them may be unknown. -> NULL, or why they
+// do not fit
+TENSOR__FN const char *tensor__pattern_sizes(tensor__pattern_t *p, int g, int64_t size) {
     tensor__axis_t *open = NULL;
     int64_t known = 1;
     for (int i = 0; i < p->nleft; i++) {
         tensor__axis_t *a = &p->left[i];
         if (a->dim != g) { continue; }
         if (!a->size && !a->number) {
-            if (open) { return 0; }
+            if (open) { return "two of its names have no size"; }
             open = a;
             continue;
         }
-        if (a->size < 0 || (a->size && known > ((int64_t)1 << 59) / a->size)) { return 0; }
+        int large = a->size < 0 || (a->size && known > ((int64_t)1 << 59) / a->size);
+        if (large) { return "a size is less than 0, or too large"; }
         known *= a->size;
     }
     if (open && known) {
         open->size = size / known;
         known *= open->size;
     }
-    return known == size;
+    if (known == size) { return NULL; }
+    return open ? "the sizes that are given do not divide it" : "the product of its sizes is another number";
 }
 
 // x as its words: its dims then, and which of them are reduced. A word "1" is dropped if it is only on the
@@ -28388,8 +28437,9 @@ TENSOR__FN tensor_t *tensor__pattern_fit(tensor__pattern_t *p, const tensor_t *x
         p->placed |= (uint32_t)1 << c;
     }
     for (int g = 0; g < p->left_dims; g++) {
-        TENSOR__REFUSE(!tensor__pattern_sizes(p, g, x->dims[g]), SHAPE,
-                       "rearrange: dim %i of x %t does not fit the sizes in \"%s\"", g, x, p->text);
+        const char *why = tensor__pattern_sizes(p, g, x->dims[g]);
+        TENSOR__REFUSE(why, SHAPE, "rearrange: dim %i of x %t does not fit the sizes in \"%s\": %s", g, x,
+                       p->text, why);
     }
 
     const tensor__axis_t *a = tensor__pattern_left(p);
@@ -28442,8 +28492,9 @@ TENSOR__FN tensor_t *tensor__rearranged(tensor_t *x, const tensor_rearrange_args
     const char *text = a->pattern ? a->pattern : "NULL";
     int how = 0, readable = tensor__pattern_read(&p, x->ndim);
     while (a->reduce && how < 7 && strcmp(a->reduce, names[how])) { how++; }
-    TENSOR__REFUSE(a->reduce && (!readable || how == 7), FORMAT, "rearrange: cannot read \"%s\", %s", text,
-                   a->reduce);
+    const char *known = how == 7 ? "; reduce is sum, mean, prod, max, min, any or all" : "";
+    TENSOR__REFUSE(a->reduce && (!readable || how == 7), FORMAT, "rearrange: cannot read \"%s\", %s%s", text,
+                   a->reduce, known);
     TENSOR__REFUSE(!readable, FORMAT, "rearrange: cannot read \"%s\"", text);
     tensor_t *wrong = tensor__pattern_fit(&p, x, a->reduce != NULL);
     if (wrong) { return wrong; }
@@ -30097,6 +30148,7 @@ TENSOR__FN void tensor__no_leaf(tensor_t *x) {
     if (!(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     x->flags = (uint8_t)(x->flags & ~TENSOR__REQUIRES_GRAD);
     TENSOR__ATOMIC_STORE(&x->once_leaf, 1);
+    tensor__storage_tell(x->storage, TENSOR__STORAGE_SWITCHED, x);
 }
 
 TENSOR__RARE
@@ -30114,10 +30166,11 @@ TENSOR_API tensor_t *(tensor_requires_grad_)(tensor_t *x, int on) {
         return tensor__fail(th, TENSOR_ERR_AUTOGRAD,
                             "requires_grad_: x %t is the result of an operation; use tensor_detach", x);
     }
-    if (on) {
+    if (on && !(x->flags & TENSOR__REQUIRES_GRAD)) {
         x->flags = (uint8_t)(x->flags | TENSOR__REQUIRES_GRAD);
         if (x->base) { TENSOR__ATOMIC_STORE(&x->base->once_leaf, 1); }
-    } else {
+        tensor__storage_tell(x->storage, TENSOR__STORAGE_SWITCHED, x);
+    } else if (!on) {
         tensor__no_leaf(x);
     }
     return x;
@@ -31987,8 +32040,15 @@ TENSOR__FN double tensor__result_at(const tensor__gradcheck_t *c, tensor_t *x, t
     return y;
 }
 
-// Compares the gradient (NULL: zeros) of input i, which is x, with central differences. -> code
-TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_t *grad, int i) {
+// The place of x in the list that the caller gave.
+TENSOR__FN int tensor__gradcheck_place(const tensor__gradcheck_t *c, const tensor_t *x) {
+    int i = 0;
+    while (i < c->n && c->inputs[i] != x) { i++; }
+    return i;
+}
+
+// Compares the gradient (NULL: zeros) of x, an input, with central differences. -> code
+TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_t *grad) {
     tensor__thread_t *th = tensor__self();
     tensor_t *g = grad ? tensor_to(tensor_contiguous(grad), TENSOR_CPU) : NULL;
     tensor_t *host = tensor_to(tensor_detach(x), TENSOR_CPU);
@@ -32009,8 +32069,8 @@ TENSOR__FN int tensor__gradcheck_of(tensor__gradcheck_t *c, tensor_t *x, tensor_
         double numeric = (above - below) / (2 * c->eps), analytic = gradient ? gradient[k] : 0;
         double gap = fabs(numeric - analytic);          // perhaps NaN
         TENSOR__REFUSE_CODE(!(gap <= c->atol + c->rtol * fabs(numeric)), AUTOGRAD,
-                            "gradcheck: input %i, element %d: autograd gives %g, central differences %g", i,
-                            k, analytic, numeric);
+                            "gradcheck: input %i, element %d: autograd gives %g, central differences %g, in "
+                            "%t", tensor__gradcheck_place(c, x), k, analytic, numeric, x);
     }
     return 0;
 }
@@ -32027,7 +32087,8 @@ TENSOR__FN int tensor__gradcheck_backward(const tensor__gradcheck_t *c, tensor_t
     }
     for (int i = 0; i < m; i++) {
         TENSOR__REFUSE_CODE(!tensor__same_gradient(grads[i], again[i]), AUTOGRAD,
-                            "gradcheck: input %i: a second backward pass gives a different gradient", i);
+                            "gradcheck: input %i: a second backward pass gives a different gradient",
+                            tensor__gradcheck_place(c, wanted[i]));
     }
     return 0;
 }
@@ -32047,7 +32108,7 @@ TENSOR__FN int tensor__gradcheck_all(tensor__gradcheck_t *c, tensor_t **lists, i
         wanted[m++] = x;
     }
     code = tensor__gradcheck_backward(c, wanted, m, grads, again, constant);
-    for (int i = 0; i < m && !code; i++) { code = tensor__gradcheck_of(c, wanted[i], grads[i], i); }
+    for (int i = 0; i < m && !code; i++) { code = tensor__gradcheck_of(c, wanted[i], grads[i]); }
     return code;
 }
 
@@ -32451,6 +32512,10 @@ typedef struct tensor__traced_t {
     int read;                           // a temporary, read by a call that is not left out
     int local;                          // a temporary of one group: there is a block of it at a time
     int placed;                         // TENSOR__PLACED .., while the block is laid out
+    int tracked;                        // read where a tape records what requires a gradient
+    int left;                           // in the capture, by a tensor that got other memory
+    tensor_t *leaf;                     // requires a gradient and did not at the capture, or the reverse
+    uint32_t life;                      // of leaf, as in a link
     tensor__count_t gone;
     tensor__storage_t stand_in;         // of a temporary, in its calls
 } tensor__traced_t;
@@ -32583,6 +32648,7 @@ struct tensor_graph_t {
     tensor__traced_t *constant;         // whose number the host is about to write
     tensor__link_t *links;
     tensor__traced_t *lost;             // an input that has gone since
+    int switched;                       // an input has, or had, such a leaf
     tensor_generator_t rng;             // where the step's random numbers begin
     uint64_t drawn;                     // how many there are
     char *block;
@@ -32602,8 +32668,9 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
     bytes = (bytes + 15) & ~(uint64_t)15;
     if (!k || k->bytes - k->used < bytes) {
         uint64_t head = (sizeof *k + 15) & ~(uint64_t)15;
-        uint64_t room = bytes + head;
-        if (room < TENSOR__GRAPH_CHUNK) { room = TENSOR__GRAPH_CHUNK; }
+        uint64_t room = bytes + head, least = k ? 2 * k->bytes : (uint64_t)TENSOR__SLAB_BYTES;
+        if (least > TENSOR__GRAPH_CHUNK) { least = TENSOR__GRAPH_CHUNK; }       // a device has less in all
+        if (room < least) { room = least; }
         k = (tensor__chunk_t *)tensor__memory(g->thread, room);
         if (!k) {
             g->code = TENSOR_ERR_OUT_OF_MEMORY;
@@ -32619,10 +32686,24 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
     return p;
 }
 
-TENSOR__FN void tensor__traced_gone(tensor__watch_t *w) {
+TENSOR__FN void tensor__traced_told(tensor__watch_t *w, int what, tensor_t *x) {
     tensor__traced_t *e = (tensor__traced_t *)(void *)w;
-    if (e->op && e->graph->state == TENSOR__GRAPH_READY) { e->graph->lost = e; }
-    TENSOR__ATOMIC_STORE(&e->gone, 1);
+    int ready = e->op && e->graph->state == TENSOR__GRAPH_READY;
+    if (what == TENSOR__STORAGE_SWITCHED) {
+        // A detached view of a scope is the program's own: the step did not read it.
+        if (!ready || !e->tracked || (x->slot >= 0 && tensor__same_name(x->op, "detach"))) { return; }
+        int back = e->leaf == x && e->life == x->rebased;
+        e->leaf = back ? NULL : x;
+        e->life = x->rebased;
+        e->graph->switched = 1;
+        return;
+    }
+    if (ready) { e->graph->lost = e; }
+    if (what == TENSOR__STORAGE_LEFT) {
+        e->left = 1;
+    } else {
+        TENSOR__ATOMIC_STORE(&e->gone, 1);
+    }
 }
 
 // Takes the watch of an entry off its storage, which may have those of other graphs.
@@ -32695,7 +32776,7 @@ TENSOR__FN tensor__traced_t *tensor__traced(tensor_graph_t *g, tensor__storage_t
     e->bytes = s->bytes;
     e->older = tensor__is_older(g, s);
     e->first = e->last = -1;
-    e->watch.gone = tensor__traced_gone;
+    e->watch.tell = tensor__traced_told;
     tensor__spin(&tensor__watch_lock);
     e->watch.deleter = s->deleter;
     e->watch.user = s->user;
@@ -32759,6 +32840,7 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit
         e->first = g->units;
     }
     e->last = g->units;
+    e->tracked |= g->thread->grad_mode && a->role != TENSOR_WRITE;
     unit->traced[i] = e;
     return 0;
 }
@@ -33062,7 +33144,8 @@ TENSOR_API int (tensor_capture_begin)(tensor_device_t device) {
     g->recorder.since = th->seq;
     g->takes_bf16 = tensor__takes_bf16(th->ctx);
     tensor__own(th, &g->owned);
-    int code = index ? tensor__device_capture(g, index) : tensor__cpu_capture(g);
+    int code = th->error.code;          // in real time, of the lock
+    if (!code) { code = index ? tensor__device_capture(g, index) : tensor__cpu_capture(g); }
     if (code) {
         tensor__graph_drop(g);
         return code;
@@ -34348,7 +34431,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
 TENSOR__FN int tensor__graph_settle(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         int gone = TENSOR__ATOMIC_LOAD(&e->gone) != 0;
-        TENSOR__REFUSE_CODE(gone && e->older && e->op, OWNER,
+        TENSOR__REFUSE_CODE((gone || e->left) && e->older && e->op, OWNER,
                             "capture_end: a tensor of %u bytes that %s uses%w was freed or replaced in the "
                             "capture; a replay could not read it", e->bytes, e->op, e->site);
         if (gone) { continue; }
@@ -34441,8 +34524,9 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     TENSOR__REFUSE_CODE(TENSOR__ATOMIC_LOAD(&g->busy), OWNER, "graph_free: the graph runs");
     TENSOR__REFUSE_CODE(g->backend && tensor__refuses(th, -1), UNSUPPORTED,     // it would have to wait
                         "graph_free: a graph cannot be freed in a capture");
+    int before = th->error.code;
     tensor__graph_drop(g);
-    return 0;
+    return before ? 0 : th->error.code;         // in real time, of the lock that it took
 }
 
 // Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
@@ -34451,6 +34535,18 @@ TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
     if (!leaf) { return 0; }
     const tensor__storage_t *grad = leaf->grad ? leaf->grad->storage : NULL;
     return leaf->storage != l->storage || (l->older && grad != l->older) || (l->first && grad != l->first);
+}
+
+// The first input that has a leaf which requires a gradient, and did not at the capture. NULL = none
+TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_unfrozen(const tensor_graph_t *g) {
+    const tensor__traced_t *first = NULL;
+    if (!g->links) { return NULL; }             // no backward pass is in it
+    for (const tensor__traced_t *e = g->traced; e; e = e->next) {
+        const tensor_t *x = e->leaf;
+        int same = x && x->state == TENSOR__LIVE && x->rebased == e->life && x->storage == e->storage;
+        if (same && (x->flags & TENSOR__REQUIRES_GRAD)) { first = e; }
+    }
+    return first;
 }
 
 // Whether a graph can run now. -> code
@@ -34481,6 +34577,10 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
                         "nn_to; keep it as long as the graph, or capture the step again", op, g->lost->bytes,
                         g->lost->op, g->lost->site);
     if (g->backend) { return 0; }
+    const tensor__traced_t *e = g->switched ? tensor__graph_unfrozen(g) : NULL;
+    TENSOR__REFUSE_CODE(e, UNSUPPORTED,
+                        "%s: %t was frozen at the capture and requires a gradient now, which the step does "
+                        "not make (%s uses it%w); capture it again", op, e->leaf, e->op, e->site);
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
                         "%s: the step has bf16, and products of it were captured with an instruction set "
                         "that %s; capture it again", op, g->takes_bf16 ? "takes it" : "does not take it");
@@ -35135,7 +35235,10 @@ TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     if (!TENSOR__GIVEN(g) || g->state != TENSOR__GRAPH_READY) { return none; }
     tensor_graph_info_t info = g->info;
     info.lost = g->lost != NULL;
-    for (const tensor__link_t *l = g->links; l; l = l->next) { info.lost |= tensor__link_moved(l); }
+    for (const tensor__link_t *l = g->links; l; l = l->next) {
+        info.lost |= tensor__link_moved(l);
+        info.once |= l->leaf && l->first && l->older != l->first;
+    }
     info.begun = g->at != NULL;
     return info;
 }
@@ -35275,6 +35378,8 @@ TENSOR__FN void tensor__print_operand(tensor__text_t *s, const tensor_graph_call
 TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     int code = tensor__graph_bad(g, "graph_print");
     if (code) { return code; }
+    TENSOR__REFUSE_CODE((tensor_is_realtime)(), UNSUPPORTED,
+                        "graph_print: stdout is a file, in real time (tensor_set_realtime)");
     char line[2000];
     tensor__text_t s = {line, sizeof line, 0};
     double flops = 0;
@@ -35594,9 +35699,14 @@ TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g)
     return g;
 }
 
+TENSOR_API tensor_context_t *tensor__at_context(const char *site, tensor_context_t *c) {
+    (void)tensor__at_int(site, 0);
+    return c;
+}
+
 TENSOR_API int tensor__at_int(const char *site, int r) {
-    if (!site) { return r; }
-    tensor__thread_t *th = tensor__self();
+    tensor__thread_t *th = tensor__tls;
+    if (!site || !th) { return r; }
     if (th->away) { tensor__tell_site(th, site); }
     tensor__stamp_error(th, site);
     if (th->freed) {

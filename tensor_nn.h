@@ -3049,7 +3049,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 // The bytes that nn_snapshot needs: with an optimizer also for the states that its first step will make.
 //   m       NULL = the parameters of opt
 //   opt     NULL = none; not nn_lbfgs
-//   -> bytes, 0 after an error;  errors POISONED, OWNER, UNSUPPORTED (nn_lbfgs)
+//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer of another net: none of its
+//      parameters is in m), UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
@@ -3061,7 +3062,7 @@ TENSOR_API int nn_snapshot(nn_module_t *m, nn_optimizer_t *opt, void *block, siz
 // Puts everything back where it was, so that training goes on with the same bits, eagerly and by replays of
 // a graph that was captured before or after. Elements change in place: addresses, graphs and handles stay,
 // saved values of a forward count as changed. What had no state yet has its initial state afterwards.
-//   m, opt  those of nn_snapshot, or others with the same tensors
+//   m, opt  those of nn_snapshot, or others with the same layers, names and tensors
 //   -> code; unless it is 0, nothing has changed;  errors FORMAT (not a snapshot, or of another model: says
 //      what disagrees), OUT_OF_MEMORY (only where states must be made), those of nn_snapshot
 TENSOR_API int nn_restore(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size);
@@ -3126,7 +3127,7 @@ TENSOR_API int nn_load_tested_with(nn_load_args_t a);
 
 // Saves the module, the optimizer's state and options, the calling thread's generator and a step count.
 //   opt     NULL = none
-//   -> code;  errors as nn_save
+//   -> code;  errors as nn_save, OWNER (opt is of another net: none of its parameters is in m)
 TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t step);
 
 // Loads them, so that training continues with the same bits (for a loader: nn_seek(loader, *step) if each
@@ -3134,7 +3135,7 @@ TENSOR_API int nn_save_checkpoint(const char *path, nn_module_t *m, nn_optimizer
 // it is unchanged.
 //   opt     of the same kind, over the same parameters and groups
 //   step    receives the count; may be NULL
-//   -> code;  errors as nn_load
+//   -> code;  errors as nn_load, OWNER as nn_save_checkpoint
 TENSOR_API int nn_load_checkpoint(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step);
 
 // All that a training needs to continue; NULL = not, but for the module. A loader goes on with the batch
@@ -15464,6 +15465,10 @@ TENSOR__FN int nn__is_running(const nn_module_impl_t *impl) {
     return 0;
 }
 
+// What a function that has freed something gives: the code of an error that came meanwhile, as of a lock that
+// it took in real time. before: the code until then.
+TENSOR__FN int nn__freed(int before) { return before ? (int)TENSOR_OK : tensor_error_code(); }
+
 TENSOR_API int (nn_free)(nn_module_t *m) {
     if (!m || nn__is_zeroed(m)) { return TENSOR_OK; }
     if (!nn__is_module(m)) { return nn__unusable("free", "the argument", m); }
@@ -15481,8 +15486,9 @@ TENSOR_API int (nn_free)(nn_module_t *m) {
     }
     m->impl = NULL;
     m->code = TENSOR_ERR_OWNER;
+    int before = tensor_error_code();
     nn__close(impl);
-    return TENSOR_OK;
+    return nn__freed(before);
 }
 
 // ------------------------------------------------------------------------------
@@ -20125,12 +20131,15 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
     for (int64_t i = 0; i < a->n && i < b->n; i++) {
         const nn__item_t *to = &a->item[i], *from = &b->item[i];
         if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
-        return NN__ERROR(TENSOR_ERR_FORMAT, "%s: \"%s\" %t and \"%s\" %t differ; they must be alike", op,
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "%s: \"%s\" %t and, in the source, \"%s\" %t differ; they must be alike", op,
                          to->name, to->tensor, from->name, from->tensor);
     }
     if (a->n == b->n) { return TENSOR_OK; }
-    return NN__ERROR(TENSOR_ERR_FORMAT, "%s: modules of %d and %d tensors; they must be alike", op, a->n,
-                     b->n);
+    const char *more = a->n > b->n ? a->item[b->n].name : b->item[a->n].name;
+    return NN__ERROR(TENSOR_ERR_FORMAT,
+                     "%s: modules of %d and %d tensors; they must be alike, and one lacks \"%s\"", op, a->n,
+                     b->n, more);
 }
 
 TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
@@ -20204,6 +20213,7 @@ TENSOR__FN void nn__exchange(tensor_t *t, tensor_t *fresh) {
     fresh->device = was.device;
     fresh->offset = was.offset;
     fresh->storage = was.storage;
+    TENSOR__(storage_tell)(was.storage, TENSOR__STORAGE_LEFT, t);
 }
 
 // t moved to a device or dtype: row-major, unless its channels are innermost there.
@@ -20276,6 +20286,9 @@ TENSOR__FN int nn__convert(nn_module_t *m, const char *op, tensor_t *(*to)(tenso
 }
 
 TENSOR_API int (nn_to)(nn_module_t *m, int to) {
+    if (to < TENSOR_CPU && (unsigned)to >= TENSOR_DTYPE_COUNT) {
+        return NN__ERROR(TENSOR_ERR_DTYPE, "to: %i is neither a float dtype nor a device", to);
+    }
     if (to < TENSOR_CPU && to != TENSOR_F32 && to != TENSOR_F64 && to != TENSOR_F16 && to != TENSOR_BF16) {
         return NN__ERROR(TENSOR_ERR_DTYPE, "to: %s is neither a float dtype nor a device",
                          tensor_dtype_name((tensor_dtype_t)to));
@@ -20512,8 +20525,15 @@ TENSOR__FN double nn__inverse_normal(double u) {
     return x;
 }
 
+// Whether t can hold what is drawn; raises if not.
+TENSOR__FN int nn__init_float(const char *op, tensor_t *t) {
+    return nn__is_float(t) || NN__NO(TENSOR_ERR_DTYPE, "%s: t %t is %y, a float dtype is needed", op, t, t);
+}
+
 TENSOR_API tensor_t *(nn_init_trunc_normal_)(tensor_t *t, double mean, double std, double low, double high) {
-    if (!nn__whole("trunc_normal_", "the tensor", t)) { return TENSOR__(poison); }
+    if (!nn__whole("trunc_normal_", "the tensor", t) || !nn__init_float("trunc_normal_", t)) {
+        return TENSOR__(poison);
+    }
     if (!(low <= high) || !(std >= 0)) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "trunc_normal_: needs low <= high and std >= 0 (got %g, %g, %g)",
                         low, high, std);
@@ -20538,6 +20558,7 @@ TENSOR__FN int nn__fans(tensor_t *t, const char *op, double fan[2]) {
     double area = 1;
     if (!nn__whole(op, "the tensor", t)) { return 0; }
     if (t->ndim < 2) { return NN__NO(TENSOR_ERR_SHAPE, "%s: t %t must have at least 2 dims", op, t); }
+    if (!nn__init_float(op, t)) { return 0; }
     for (int i = 2; i < t->ndim; i++) { area *= (double)t->dims[i]; }
     fan[0] = (double)t->dims[1] * area;
     fan[1] = (double)t->dims[0] * area;
@@ -20572,13 +20593,13 @@ TENSOR_API tensor_t *nn_init_kaiming_uniform__with(nn_kaiming_args_t a) {
     double fan = nn__kaiming_fan("kaiming_uniform_", &a);
     if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
     double bound = nn_gain(a.nonlinearity, a.a) * sqrt(3 / fan);
-    return nn__init(a.t, tensor_uniform_, -bound, bound);
+    return tensor__at(a.site_, nn__init(a.t, tensor_uniform_, -bound, bound));
 }
 
 TENSOR_API tensor_t *nn_init_kaiming_normal__with(nn_kaiming_args_t a) {
     double fan = nn__kaiming_fan("kaiming_normal_", &a);
     if (fan == 0) { return tensor__at(a.site_, TENSOR__(poison)); }
-    return nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan));
+    return tensor__at(a.site_, nn__init(a.t, tensor_normal_, 0, nn_gain(a.nonlinearity, a.a) / sqrt(fan)));
 }
 
 TENSOR_API tensor_t *(nn_init_orthogonal_)(tensor_t *t, double gain) {
@@ -20818,6 +20839,13 @@ TENSOR__FN void nn__optimizer_shutdown(tensor__owned_t *o) {
     nn__optimizer_close((nn_optimizer_t *)(void *)o);
 }
 
+// Raises that the optimizer has none of a module's parameters. -> code
+TENSOR__FN int nn__other_net(const char *op, const nn_optimizer_t *o) {
+    return NN__ERROR(TENSOR_ERR_OWNER,
+                     "%s: %s has none of the module's parameters: it is the optimizer of another net", op,
+                     o->rule->name);
+}
+
 // If o cannot be used, the code after raising, else 0.
 TENSOR__FN int nn__bad_optimizer(const char *op, const nn_optimizer_t *o) {
     if (!o) { return nn__poisoned(op, "the optimizer", o); }
@@ -20838,8 +20866,10 @@ TENSOR__FN int nn__busy_optimizer(const char *op, const nn_optimizer_t *o) {
 
 TENSOR_API int (nn_optimizer_free)(nn_optimizer_t *o) {
     int code = o ? nn__busy_optimizer("optimizer_free", o) : TENSOR_OK;
-    if (o && code == TENSOR_OK) { nn__optimizer_close(o); }
-    return code;
+    if (!o || code != TENSOR_OK) { return code; }
+    int before = tensor_error_code();
+    nn__optimizer_close(o);
+    return nn__freed(before);
 }
 
 // Whether the optimizer can update parameter i of a list; raises if not. -> code
@@ -22966,6 +22996,11 @@ TENSOR_API int nn_set_one_cycle_lr_with(nn_set_one_cycle_lr_args_t a) {
     if (a.total_steps < 1) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: total_steps must be > 0 (got %d)",
                          a.total_steps);
+    } else if (!(a.max_lr >= 0)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: max_lr must be >= 0 (got %g)", a.max_lr);
+    } else if (!(a.div_factor > 0 && a.final_div_factor > 0)) {
+        code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: div_factor and final_div_factor must be > 0 "
+                         "(got %g, %g)", a.div_factor, a.final_div_factor);
     } else if (!(a.pct_start >= 0 && a.pct_start <= 1)) {
         code = NN__ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start must be in 0..1 (got %g)",
                          a.pct_start);
@@ -23244,8 +23279,10 @@ TENSOR__FN int nn__bad_loader(const char *op, const nn_data_loader_t *l) {
 
 TENSOR_API int (nn_data_loader_free)(nn_data_loader_t *l) {
     int code = l ? nn__bad_loader("data_loader_free", l) : TENSOR_OK;
-    if (l && code == TENSOR_OK) { nn__loader_close(l); }
-    return code;
+    if (!l || code != TENSOR_OK) { return code; }
+    int before = tensor_error_code();
+    nn__loader_close(l);
+    return nn__freed(before);
 }
 
 // Makes *t a held contiguous tensor with its elements, on the CPU, and gives those. 0 after raising, and *t
@@ -24527,8 +24564,9 @@ TENSOR_API int (nn_safetensors_close)(nn_safetensors_t *r) {
     if (r && r->base.dead) {
         return NN__ERROR(TENSOR_ERR_OWNER, "safetensors_close: the reader was closed already");
     }
+    int before = tensor_error_code();
     if (r) { nn__reader_close(r); }
-    return TENSOR_OK;
+    return nn__freed(before);
 }
 
 // ------------------------------------------------------------------------------
@@ -27343,6 +27381,7 @@ typedef struct nn__snapshot_t {
     int64_t nparams, ngroups;               // of the optimizer
     uint64_t seed, offset;                  // of the generator
     double option[NN__OPTIONS];
+    uint64_t structure;                     // as in nn__snapping_t
 } nn__snapshot_t;
 
 typedef struct nn__record_t {
@@ -27367,9 +27406,20 @@ typedef struct nn__snapping_t {
     int64_t tensors;
     int phase;
     const tensor_t *changing;               // one that a step in time slices changes
+    // A hash of the module's layers and names, and of which parameter of the optimizer each tensor is. The
+    // tensors that are one; the number of the last one
+    uint64_t structure;
+    int64_t shared;
+    int last;
 } nn__snapping_t;
 
-static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '1'};
+static const char nn__snapshot_magic[8] = {'n', 'n', 's', 'n', 'a', 'p', '0', '2'};
+
+// Adds a text, or a number, to a hash (FNV).
+TENSOR__FN uint64_t nn__hashed(uint64_t hash, const char *text, int number) {
+    for (const char *c = text; *c; c++) { hash = (hash ^ (unsigned char)*c) * 0x100000001B3u; }
+    return (hash ^ (uint64_t)number) * 0x100000001B3u;
+}
 
 TENSOR__FN int nn__snap_short(const nn__snapping_t *s) {
     return NN__ERROR(TENSOR_ERR_FORMAT, "%s: the block ends too early; nn_snapshot did not write it", s->op);
@@ -27527,12 +27577,32 @@ TENSOR__FN int nn__snap_optimizer(nn__snapping_t *s) {
     return code;
 }
 
+// Adds to the hash which parameter of the optimizer a tensor of the module is. Both have them in one order,
+// as a rule: the search goes on where the last one ended.
+TENSOR__FN void nn__snap_place(nn__snapping_t *s, const tensor_t *t) {
+    const nn_optimizer_t *o = s->opt;
+    int n = o ? o->nparams : 0;
+    for (int k = 1; k <= n; k++) {
+        int i = (s->last + k) % n;
+        if (o->param[i].t != t) { continue; }
+        s->structure = nn__hashed(s->structure, "", i + 1);
+        s->shared++;
+        s->last = i;
+        return;
+    }
+}
+
 // Parameters and buffers below a module. -> code
 TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, const nn__prefix_t *up) {
-    int code = TENSOR_OK;
+    int code = TENSOR_OK, counts = s->phase == NN__SNAP_COUNT;
+    if (counts && impl->module) {
+        s->structure = nn__hashed(s->structure, impl->module->name, impl->nslots);
+    }
     for (int i = 0; i < impl->nslots && code == TENSOR_OK; i++) {
         const nn__slot_t *slot = &impl->slot[i];
         nn__prefix_t name = {up, slot->name, 0};
+        if (counts) { s->structure = nn__hashed(s->structure, slot->name, slot->kind); }
+        if (counts && slot->tensor) { nn__snap_place(s, slot->tensor); }
         if (slot->tensor) { code = nn__snap_tensor(s, slot->tensor, &name); }
         if (slot->child && code == TENSOR_OK) { code = nn__snap_module(s, slot->child, &name); }
     }
@@ -27569,9 +27639,12 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     if (code == TENSOR_OK && opt && opt->rule->takes == NN__CLOSURE) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "%s: lbfgs has states that change their shape", op);
     }
+    s->structure = 0xCBF29CE484222325u;
+    s->last = -1;
     if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
     s->size = s->at;
-    return code;
+    int other = m && opt && opt->nparams > 0 && !s->shared;
+    return other && code == TENSOR_OK ? nn__other_net(op, opt) : code;
 }
 
 // Whether the host may read or write the state: not in a capture, nor between time slices. -> code
@@ -27617,6 +27690,7 @@ TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, s
     head.tensors = s.tensors;
     head.seed = rng.seed;
     head.offset = rng.offset;
+    head.structure = s.structure;
     if (opt) {
         memcpy(head.rule, opt->rule->name, strlen(opt->rule->name));
         head.nparams = opt->nparams;
@@ -27644,7 +27718,10 @@ TENSOR__FN int nn__snap_head(const nn__snapping_t *s, const nn__snapshot_t *head
     int64_t nparams = o ? o->nparams : 0;
     int64_t ngroups = o ? o->ngroups : 0;
     if (head->tensors == s->tensors && head->nparams == nparams && head->ngroups == ngroups) {
-        return TENSOR_OK;
+        if (head->structure == s->structure) { return TENSOR_OK; }
+        return NN__ERROR(TENSOR_ERR_FORMAT,
+                         "%s: the block is of a module of as many tensors, but of other layers or names, or "
+                         "the optimizer has them in another order", s->op);
     }
     return NN__ERROR(TENSOR_ERR_FORMAT,
                      "%s: the block has %d tensors of a model, %d parameters in %d groups of an optimizer, "
@@ -27913,8 +27990,20 @@ TENSOR__FN int nn__save_training(nn__save_t *s, const nn_training_t *c) {
     return tensor_error_code();
 }
 
+// Whether an optimizer has a parameter of the module; raises if not. -> code
+TENSOR__FN int nn__of_module(const char *op, const nn_optimizer_t *o, const nn__items_t *all) {
+    for (int i = 0; i < o->nparams; i++) {
+        for (int64_t a = 0; a < all->n; a++) {
+            if (all->item[a].tensor == o->param[i].t) { return TENSOR_OK; }
+        }
+    }
+    return o->nparams ? nn__other_net(op, o) : TENSOR_OK;
+}
+
 // Adds the optimizer's states, whose names are to be freed. -> code
 TENSOR__FN int nn__save_states(nn__save_t *s, nn_optimizer_t *o) {
+    int code = nn__of_module("save_checkpoint", o, &s->all);
+    if (code != TENSOR_OK) { return code; }
     for (int i = 0; i < o->nparams; i++) {
         for (int k = 0; k < NN__MAX_STATE; k++) {
             if (!o->param[i].state[k]) { continue; }
@@ -28094,6 +28183,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
     const char *rule = nn_safetensors_metadata(r, "optimizer");
     int64_t held = 0, read = 3;                 // tensors of the file for an optimizer; those that were read
     int code = nn__busy_optimizer("load_checkpoint", o);
+    if (code == TENSOR_OK) { code = nn__of_module("load_checkpoint", o, all); }
     if (code != TENSOR_OK) { return code; }
     for (int64_t e = 0; e < nn_safetensors_count(r); e++) {
         held += strncmp(nn_safetensors_name(r, e), "optimizer/", 10) == 0;

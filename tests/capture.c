@@ -1694,7 +1694,7 @@ static void frozen(void) {
         tensor_t *was = tensor_clone(tensor_detach(nn_get(j.net, "0.weight")));
         CHECK(nn_requires_grad_(part, before) == part);
         CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
-        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, before ? "step: [64,8] was frozen at the capture and requires a"
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, before ? "graph_replay: [64,8] was frozen at the capture and"
                                                    : "of which the step makes a gradient, was frozen since");
         CHECK(test_same_bits(tensor_detach(nn_get(j.net, "0.weight")), was));
         CHECK(nn_requires_grad_(part, !before) == part && tensor_graph_replay(g) == 0);
@@ -1702,6 +1702,46 @@ static void frozen(void) {
         tensor_scope_end(scope);
         nn_optimizer_free(j.opt);
         nn_free(j.net);
+    }
+}
+
+// The same where no optimizer is in the graph: a leaf that the step read, and that required no gradient, gets
+// none.
+static void unfrozen(void) {
+    for (int backward = 0; backward < 2; backward++) {
+        nn_module_t *net = nn_sequential(nn_linear(3, 4), nn_tanh(), nn_linear(4, 2));
+        nn_module_t *part = nn_get_child(net, "0");
+        tensor_t *x = tensor_randn(5, 3), *w = nn_get(net, "0.weight");
+        tensor_scope_t scope = tensor_scope_begin();
+        CHECK(nn_requires_grad_(part, 0) == part && tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = tensor_sum(nn_forward(net, x));
+        if (backward) { tensor_backward(y); }
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0 && tensor_grad(w) == NULL);
+        CHECK(nn_requires_grad_(net, 1) == net);
+        int code = tensor_graph_replay(g);
+        CHECK(code == (backward ? TENSOR_ERR_UNSUPPORTED : 0));
+        if (backward) {
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                        "graph_replay: [4,3] was frozen at the capture and requires a gradient now, which "
+                        "the step does not make (linear uses it at capture.c:");
+        }
+
+        // As at the capture again; what requires a gradient anyway is told so once more.
+        CHECK(nn_requires_grad_(part, 0) == part && tensor_graph_replay(g) == 0);
+        CHECK(nn_requires_grad_(nn_get_child(net, "2"), 1) != NULL && tensor_graph_replay(g) == 0);
+
+        // The input, and a view of it that the step does not know.
+        tensor_t *seen = tensor_requires_grad_(tensor_detach(x), 1);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_requires_grad(seen));
+        tensor_requires_grad_(x, 1);
+        CHECK(tensor_graph_replay(g) == (backward ? TENSOR_ERR_UNSUPPORTED : 0));
+        if (backward) { CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "[5,3] was frozen at the capture"); }
+        tensor_requires_grad_(x, 0);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+        nn_free(net);
+        tensor_free(x);
     }
 }
 
@@ -1814,10 +1854,12 @@ static void older_gradient(void) {
 }
 
 // A module of another dtype than at the capture: the error says so, in training and, where no gradient tells
-// whose memory it was, in inference.
+// whose memory it was, in inference, also if a view keeps that memory.
 static void moved(void) {
-    for (int training = 0; training < 2; training++) {
+    for (int kind = 0; kind < 4; kind++) {
+        int training = kind & 1;
         nn_module_t *net = nn_linear(4, 3);
+        tensor_t *kept = kind & 2 ? tensor_keep(tensor_detach(nn_get(net, "weight"))) : NULL;
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *x = tensor_randn(5, 4);
         CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
@@ -1830,7 +1872,45 @@ static void moved(void) {
         CHECK(tensor_graph_free(g) == 0);
         tensor_scope_end(scope);
         nn_free(net);
+        tensor_free(kept);
     }
+
+    // In the capture itself.
+    nn_module_t *net = nn_linear(4, 3);
+    tensor_t *kept = tensor_keep(tensor_detach(nn_get(net, "weight")));
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_randn(5, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    nn_forward(net, x);
+    CHECK(nn_to(net, TENSOR_F64) == 0 && tensor_capture_end() == NULL);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "was freed or replaced in the capture");
+    tensor_scope_end(scope);
+    nn_free(net);
+    tensor_free(kept);
+}
+
+// What a graph of a small step takes is small, and an error says how much was in use.
+static void small_graph(void) {
+    nn_module_t *net = nn_linear(2, 4);
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *x = tensor_ones(4, 2);
+    nn_forward(net, x);
+    uint64_t before = tensor_memory_stats().reserved_bytes;
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    nn_forward(net, x);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    uint64_t took = tensor_memory_stats().reserved_bytes - before;
+    CHECK_MSG(took <= 48 * 1024, "%d bytes", (int)took);
+
+    CHECK(tensor_set_memory_limit(1) == 0);
+    (void)tensor_capture_begin(TENSOR_CPU);
+    nn_forward(net, x);
+    CHECK(tensor_capture_end() == NULL && tensor_set_memory_limit(0) == 0);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, " in use: it would pass the limit of tensor_set_memory_limit");
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_scope_end(scope);
+    nn_free(net);
 }
 
 // A leaf that the step makes over older memory: once it has gone, its header is another tensor's, which the
@@ -2267,10 +2347,12 @@ int main(void) {
     RUN(counts);
     RUN(options);
     RUN(frozen);
+    RUN(unfrozen);
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);
     RUN(moved);
+    RUN(small_graph);
     RUN(gone_leaf);
     RUN(gone_optimizer);
     RUN(older_mask);

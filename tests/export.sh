@@ -74,6 +74,37 @@ for f in "$out/portable"/*.c; do
     if [ "${says%all bits are the same}" != "$says" ]; then same=$((same + 1)); fi
 done
 echo "portable bits: $same files"
+# NAME_state gives the parameters that the steps have trained, in the order of the optimizer, and what else they change.
+cat >"$out/trained.c" <<'END'
+#define main verify
+#include EXPORTED
+#undef main
+
+int main(int argc, char **argv) {
+    FILE *f = argc == 3 && verify() == 0 ? fopen(argv[1], "rb") : NULL;
+    static float want[100000];
+    size_t bytes;
+    int64_t size;
+    int i = 0;
+    for (; f && fread(&bytes, sizeof bytes, 1, f) == 1 && fread(want, 1, bytes, f) == bytes; i++) {
+        const void *is = STATE(i, &size);
+        if (!is || (size_t)size != bytes || memcmp(is, want, bytes) != 0) { return 2; }
+    }
+    if (!i) { return 3; }
+    while (STATE(i, &size)) { i++; }
+    printf("%d arrays\n", i);
+    return !(strtol(argv[2], NULL, 10) == i && STATE(-1, &size) == NULL && size == 0);
+}
+END
+# adam: parameters, two states of each, steps, seed and stream. norms: also what they have seen.
+for isa in scalar portable; do
+    for case in adam:15 momentum:13 lstm:8 norms:12; do
+        name=${case%:*}
+        check "$isa $name: what it has trained" $CC -std=c99 -O1 -Wall -Wextra -include stdlib.h -DEXPORTED="\"$isa/$name.c\"" \
+            -DSTATE=${name}_state "-D$(echo $name | tr a-z A-Z)_VERIFY" -I"$out" "$out/trained.c" -o "$out/trained"
+        check "$isa $name: trained" "$out/trained" "$out/$isa/$name.bin" "${case#*:}"
+    done
+done
 # Bits are compared: +0 is not the -0 that was recorded, a NaN is a NaN.
 f=$out/scalar/signs.c
 check "a recorded -0 and a NaN" grep -q -e '-0.0f, .*K_NAN' "$f"

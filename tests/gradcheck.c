@@ -27,6 +27,8 @@ static tensor_t *halved(tensor_t *const *in, int n, void *user) {
     return tensor_apply(&f, NULL, in, n);
 }
 
+static tensor_t *halved_last(tensor_t *const *in, int n, void *user) { return halved(in + n - 1, 1, user); }
+
 static void checks(void) {
     tensor_t *x = LEAF64(0.3, 0.4), *in[2];
     in[0] = x;
@@ -34,6 +36,9 @@ static void checks(void) {
     CHECK(tensor_gradcheck(poly, NULL, in, 2, 0, 0, 0) == 0); // 0 = the defaults; a constant is not a leaf
     FAILS(tensor_gradcheck(halved, NULL, in, 1, 1e-6, 1e-5, 1e-3), TENSOR_ERR_AUTOGRAD,
           "gradcheck: input 0, element 0: autograd gives 1.67074, central differences 3.34147", HERE);
+    tensor_t *second[2] = {in[1], x};           // the place is that in the caller's list
+    FAILS(tensor_gradcheck(halved_last, NULL, second, 2, 1e-6, 1e-5, 1e-3), TENSOR_ERR_AUTOGRAD,
+          "gradcheck: input 1, element 0: autograd gives 1.67074, central differences 3.34147, in [2]", HERE);
     FAILS(tensor_gradcheck(wobbling, NULL, in, 1, 0, 1, 1), TENSOR_ERR_AUTOGRAD,
           "input 0: a second backward pass gives a different gradient", HERE);
     in[0] = tensor_requires_grad_(tensor_detach(tensor_expand(DATA64(1), 3)), 1);

@@ -1308,14 +1308,19 @@ static void pattern_errors(void) {
     CHECK(tensor_data(tensor_rearrange(x, "b (h d) -> h b d", .h = 2)) == tensor_data(x));      // a view
     CHECK_POISON(tensor_rearrange(tensor_ones(2, 3), "a b -> a 99999999999999999999 b"), TENSOR_ERR_FORMAT, NULL);
     CHECK_POISON(tensor_rearrange(x, "b h d -> b d h"), TENSOR_ERR_SHAPE, "rearrange: x [2,6] has 2 dims, \"b h d -> b d h\" 3 at indexing.c:");
-    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = 4), TENSOR_ERR_SHAPE, "rearrange: dim 1 of x [2,6] does not fit the sizes in \"b (h d)");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = 4), TENSOR_ERR_SHAPE,
+                 "rearrange: dim 1 of x [2,6] does not fit the sizes in \"b (h d) -> b d h\": the sizes that are "
+                 "given do not divide it");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h"), TENSOR_ERR_SHAPE, "two of its names have no size");
+    CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = 3, .d = 3), TENSOR_ERR_SHAPE,
+                 "the product of its sizes is another number");
     CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h"), TENSOR_ERR_SHAPE, "dim 1");
     CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = -2), TENSOR_ERR_SHAPE, "dim 1");
     CHECK_POISON(tensor_rearrange(x, "b (h d) -> b d h", .h = INT64_MAX, .d = INT64_MAX), TENSOR_ERR_SHAPE, "dim 1");
     CHECK_POISON(tensor_rearrange(x, "b h -> b", .h = 6), TENSOR_ERR_FORMAT, "rearrange: h in \"b h -> b\" is only on the left; name a reduction");
     CHECK_POISON(tensor_rearrange(x, "b h -> b h c"), TENSOR_ERR_FORMAT, "rearrange: c in \"b h -> b h c\" is only on the right and has no size");
     CHECK_POISON(tensor_rearrange(x, "b h -> b h", .k = 3), TENSOR_ERR_FORMAT, "rearrange: k in \"b h -> b h\" has a size but no place");
-    CHECK_POISON(tensor_rearrange(x, "b h -> h", "median"), TENSOR_ERR_FORMAT, "rearrange: cannot read \"b h -> h\", median");
+    CHECK_POISON(tensor_rearrange(x, "b h -> h", "median"), TENSOR_ERR_FORMAT, "rearrange: cannot read \"b h -> h\", median; reduce is sum, mean, prod, max, min, any or all");
     CHECK_POISON(tensor_rearrange(x, "b h"), TENSOR_ERR_FORMAT, "rearrange: cannot read \"b h\"");
     CHECK_POISON(tensor_rearrange(x, "b b -> b"), TENSOR_ERR_FORMAT, "cannot read");
     CHECK_POISON(tensor_rearrange(x, "b h -> b h h"), TENSOR_ERR_FORMAT, "cannot read");

@@ -201,6 +201,11 @@ static void values_and_options(void) {
     f.opt = NULL;
     CHECK(kit_fit(f).epoch == 0);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_fit: the optimizer is NULL");
+    nn_module_t *another = nn_linear(1, 2);
+    f.opt = nn_sgd(another);
+    CHECK(kit_fit(f).epoch == 0);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "kit_fit: the optimizer has none of the net's parameters, or was freed");
+    done(another, f.opt);
     f.opt = given;
     f.y = tensor_full_of(TENSOR_I64, 6, 101);
     kit_fit(f);

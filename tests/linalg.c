@@ -524,6 +524,12 @@ static void values(void) {
         IS(d.logabsdet, 0, -INFINITY);
         IS(tensor_logdet(tensor_zeros(2, 2)), 0, -INFINITY);
         IS(tensor_linalg_lu_factor(tensor_zeros(2, 2)).pivots, 0, 1, 2);
+        // and no inverse, which is the gradient of the logarithm: others of the batch have theirs
+        static const double two[] = {1, 2, 2, 4, 1, 0, 0, 2};
+        tensor_t *x = LEAF(FROM(two, 2, 2, 2));
+        CHECK(tensor_backward(tensor_sum(tensor_slogdet(x).logabsdet)) == 0);
+        CHECK(tensor_item_i64(tensor_sum(tensor_isnan(tensor_select(tensor_grad(x), 0, 0)))) == 4);
+        IS(tensor_select(tensor_grad(x), 0, 1), 0, 1, 0, 0, 0.5);
     }
     {   // no elements
         tensor_t *none = R(2, 0, 0), *flat = R(0, 3), *tall = R(3, 0);

@@ -1669,6 +1669,14 @@ static void resume_with(int which) {
     CHECK(nn_load_checkpoint(path, again, o, NULL) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, which < 2 ? "state of adamw, not of sgd" : "not of sgd");
     nn_optimizer_free(o);
+    o = nn_sgd(net);                    // has no states: nothing in the file would tell
+    CHECK(nn_save_checkpoint(path, again, o, 7) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "save_checkpoint: sgd has none of the module's parameters: it is the "
+                                  "optimizer of another net");
+    CHECK(nn_save_checkpoint(path, net, o, 7) == 0);
+    CHECK(nn_load_checkpoint(path, again, o, &step) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "load_checkpoint: sgd has none of the module's parameters");
+    nn_optimizer_free(o);
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == 0);
     CHECK(nn_save(path, again) == 0);
     CHECK(nn_load_checkpoint(path, again, NULL, &step) == TENSOR_ERR_FORMAT);
@@ -1803,6 +1811,15 @@ static void modules_change_dtype(void) {
     CHECK_ERROR(TENSOR_ERR_DTYPE, "to: i64 is neither a float dtype nor a device at nn.c");
     CHECK(nn_to(m, TENSOR_CUDA) == TENSOR_ERR_DEVICE);
     CHECK_ERROR(TENSOR_ERR_DEVICE, "no CUDA device 0");
+    CHECK(nn_to(m, 12345) == TENSOR_ERR_DEVICE);
+    CHECK_ERROR(TENSOR_ERR_DEVICE, "to: device 12345 must be TENSOR_CPU or TENSOR_CUDA + n");
+    CHECK(nn_to(m, -1) == TENSOR_ERR_DTYPE);
+    CHECK_ERROR(TENSOR_ERR_DTYPE, "to: -1 is neither a float dtype nor a device at nn.c");
+    tensor_t *whole = tensor_zeros_of(TENSOR_I64, 3, 4);
+    CHECK_POISON(nn_init_kaiming_uniform_(whole), TENSOR_ERR_DTYPE,
+                 "kaiming_uniform_: t [3,4] is i64, a float dtype is needed at nn.c");
+    CHECK_POISON(nn_init_trunc_normal_(whole, 0, 1, -2, 2), TENSOR_ERR_DTYPE, "t [3,4] is i64, a float");
+    CHECK_POISON(nn_init_orthogonal_(whole, 1), TENSOR_ERR_DTYPE, "orthogonal_: t [3,4] is i64");
     CHECK(nn_to(NULL, TENSOR_F32) != 0);
     tensor_clear_error();
     nn_optimizer_free(o);

@@ -157,8 +157,16 @@ static void back(make_t make, const char *name) {
         same(name, &other, &again);
     }
 
-    // Another object of the same making, which has no states yet.
+    // Not without the optimizer that is the net's.
     job_t k;
+    make(&k);
+    CHECK(nn_snapshot(j.net, k.opt, later, size) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "has none of the module's parameters: it is the optimizer of another net");
+    CHECK(nn_restore(j.net, k.opt, later, size) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "restore: ");
+    end(&k);
+
+    // Another object of the same making, which has no states yet.
     make(&k);
     k.y = j.y;
     CHECK(nn_restore(k.net, k.opt, later, size) == 0);
@@ -270,6 +278,29 @@ static void other_blocks(void) {
     CHECK(nn_snapshot(k.net, NULL, block, most) == 0);
     CHECK(nn_restore(j.net, NULL, block, most) == TENSOR_ERR_FORMAT);
     CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block has 9 tensors of a model, 0 parameters in 0 groups");
+
+    // Other layers, other names, another order of the optimizer's parameters, each of the same shapes.
+    for (int kind = 0; kind < 3; kind++) {
+        nn_module_t *like = nn_sequential(nn_linear(8, 8), kind ? nn_tanh() : nn_relu(), nn_linear(8, 8));
+        nn_module_t *from = nn_sequential(nn_linear(8, 8), nn_tanh(), nn_linear(8, 8));
+        if (kind == 1) {
+            nn_free(from);
+            from = nn_sequential(nn_linear(8, 8), nn_linear(8, 8), nn_tanh());
+        }
+        tensor_t *p[4], *back[4];
+        CHECK(nn_parameters(from, p, 4) == 4);
+        for (int i = 0; i < 4; i++) { back[i] = p[(i + 2) % 4]; }
+        nn_optimizer_t *of = nn_adam(like);
+        nn_optimizer_t *at = kind == 2 ? nn_adam(.list = back, .count = 4) : nn_adam(from);
+        CHECK(nn_snapshot(from, at, block, most) == 0);
+        CHECK(nn_restore(like, of, block, most) == TENSOR_ERR_FORMAT);
+        CHECK_ERROR(TENSOR_ERR_FORMAT, "restore: the block is of a module of as many tensors, but of other");
+        CHECK(nn_restore(from, at, block, most) == 0);
+        nn_optimizer_free(of);
+        nn_optimizer_free(at);
+        nn_free(like);
+        nn_free(from);
+    }
 
     nn_module_t *wide = nn_sequential(nn_linear(8, 64), nn_relu(), nn_dropout(0.2), nn_linear(64, 5));
     nn_optimizer_t *opt = nn_adam(wide);
@@ -1363,6 +1394,11 @@ static void realtime(void) {
     for (int i = 0; i < 3; i++) { step(&j); }
     capture(&j);
     CHECK(tensor_graph_replay(j.graph) == 0);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *one = tensor_exp(j.x);
+    tensor_graph_t *spare = tensor_capture_end();
+    nn_optimizer_t *unused = nn_sgd(j.net);
+    tensor_context_t *other = tensor_context_new();
     size_t size = nn_snapshot_size(j.net, j.opt);
     char *block = (char *)malloc(size);
     tensor_memory_stats_t before = tensor_memory_stats();
@@ -1386,8 +1422,31 @@ static void realtime(void) {
                  "time (tensor_set_realtime) at realtime.c:");
     CHECK(nn_linear(3, 4) == NULL);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "linear: a lock of the system is taken, in real time");
-    CHECK(nn_free(j.net) == 0);                             // is done, and noticed
+    CHECK(nn_free(j.net) == TENSOR_ERR_UNSUPPORTED);        // is done, and noticed
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a lock of the system is taken, in real time (tensor_set_realtime)");
+    CHECK(nn_free(j.net) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "free: the module was freed already");
+    CHECK(tensor_graph_free(spare) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "graph_free: a lock of the system is taken, in real time");
+    CHECK(tensor_graph_free(spare) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "graph_free: the graph was freed");
+    CHECK(nn_optimizer_free(unused) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "optimizer_free: a lock of the system is taken, in real time");
+    tensor_context_t *here = tensor_context_use(other);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "context_use: it takes locks and memory; not in real time");
+    CHECK(tensor_context_new() == NULL);
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "context_new: out of memory: it is taken from the allocator, in "
+                                          "real time (tensor_set_realtime) at realtime.c:");
+    CHECK(tensor_context_free(other) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "not in real time (tensor_set_realtime) at realtime.c:");
+    CHECK(tensor_capture_begin(TENSOR_CPU) != 0);
+    CHECK_ERROR(tensor_error_code(), "capture_begin: a lock of the system is taken, in real time");
+    CHECK(tensor_graph_print(j.graph) == TENSOR_ERR_UNSUPPORTED);
+#ifndef TENSOR_NO_STDIO
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                "graph_print: stdout is a file, in real time (tensor_set_realtime) at realtime.c:");
+#endif
+    tensor_clear_error();
 #ifndef TENSOR_NO_STDIO
     CHECK(nn_safetensors_open("nowhere.safetensors") == NULL);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "safetensors_open: \"nowhere.safetensors\" is a file, in real time");
@@ -1400,6 +1459,8 @@ static void realtime(void) {
     CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "in real time");
 #endif
     tensor_set_realtime(0);
+    CHECK(tensor_context_use(NULL) == here && tensor_context_free(other) == 0);
+    CHECK(!tensor_is_poison(one));
     CHECK(!tensor_is_poison(tensor_zeros(1000, 5000)));
     nn_module_t *late = nn_linear(3, 4);
     CHECK(late != NULL && nn_free(late) == 0);

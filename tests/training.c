@@ -442,6 +442,10 @@ static void cycles_move_the_momentum(void) {
     CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start must be in 0..1 (got 3)");
     CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .pct_start = NAN) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: pct_start");
+    CHECK(nn_set_one_cycle_lr(with, 3, -0.1, 10) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: max_lr must be >= 0 (got -0.1)");
+    CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .div_factor = -2) == TENSOR_ERR_SHAPE);
+    CHECK_ERROR(TENSOR_ERR_SHAPE, "div_factor and final_div_factor must be > 0 (got -2, 10000)");
     CHECK(nn_set_one_cycle_lr(with, 3, 0.1, 10, .anneal_strategy = 9) == TENSOR_ERR_SHAPE);
     CHECK_ERROR(TENSOR_ERR_SHAPE, "set_one_cycle_lr: anneal_strategy must be");
     CHECK(nn_set_cyclic_lr(with, 3, 0.1, 1, .mode = 9) == TENSOR_ERR_SHAPE);

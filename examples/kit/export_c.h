@@ -12,13 +12,15 @@
 //   kit_export_t e = {"digits", in, 2, NULL, out, 1, NULL, 0, 3};
 //   tensor_graph_export_c(g, "digits.c", &e);
 //
-// The file needs no library, no malloc and no libm. It has digits_init, and digits_step(in_0, in_1, out_0,
-// rates). `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares them with
-// what this program's replays gave: bits (a NaN with any NaN) if the file has the numbers of the instruction
-// set that recorded them, portable or scalar. Otherwise the file's first lines say why they differ, and
-// numbers may differ by 1e-4 of 1 + their size (int8: 0.05). Written are, in f32: products, pointwise ops,
-// sums, softmax, losses, dropout, convolutions and pools of lines and images, norms, embeddings, indexing,
-// attention, LSTM, GRU and RNN, clipping, SGD and Adam(W). Another op is an error that names it.
+// The file needs no library, no malloc and no libm. It has digits_init, digits_step(in_0, in_1, out_0, rates)
+// and, if steps change anything, digits_state(i, &size): array i of what they change, the parameters first,
+// in the optimizer's order, so that trained weights can be sent back, or a training saved and continued.
+// `cc -DDIGITS_VERIFY digits.c` is a program that repeats the recorded steps and compares them with what this
+// program's replays gave: bits (a NaN with any NaN) if the file has the numbers of the instruction set that
+// recorded them, portable or scalar. Otherwise the file's first lines say why they differ, and numbers may
+// differ by 1e-4 of 1 + their size (int8: 0.05). Written are, in f32: products, pointwise ops, sums, softmax,
+// losses, dropout, convolutions and pools of lines and images, norms, embeddings, indexing, attention, LSTM,
+// GRU and RNN, clipping, SGD and Adam(W). Another op is an error that names it.
 #ifndef KIT_EXPORT_C_H
 #define KIT_EXPORT_C_H
 
@@ -51,8 +53,9 @@ typedef struct kit_export_t {
 //   path    receives the file; on an error it is as it was before
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step
-//      does not use, a step that is under way in slices, or one that does not step all parameters equally
-//      often), SHAPE (a count below 0), POISONED (NULL), IO, OUT_OF_MEMORY, those of a replay
+//      does not use, a step that is under way in slices, one that adds to an older gradient and drops it, or
+//      one that does not step all parameters equally often), SHAPE (a count below 0), POISONED (NULL), IO,
+//      OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \
@@ -349,7 +352,11 @@ static int kit_export__body(kit_export_state_t *x, int64_t calls) {
 static void kit_export__file(kit_export_state_t *x, const char *path) {
     kit_file__new_t file = kit_file__begin(path);
     if (file.f) { fwrite(x->text, 1, x->used, file.f); }
-    (void)kit_file__finish(&file, 1);
+    const kit_file__new_t *failed = kit_file__settle(&file, 1);
+    if (!failed) { return; }
+    char text[400];
+    snprintf(text, sizeof text, "export_c: %.200s: cannot be written: %.150s", path, strerror(failed->error));
+    (tensor_raise)(TENSOR_ERR_IO, text);
 }
 
 // Takes the text that has been written.   -> to be freed, NULL if there is none
@@ -411,6 +418,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
     char *arrays = kit_export__take(x);
     if (good && !x->failed) {
         ram += (uint64_t)x->row * sizeof(float) + (uint64_t)x->wide * sizeof(double);
+        kit_export__list_states(x, calls);
         kit_export__head(x, e, name, flash, ram);
         kit_export__functions(x);
         kit_put(x, "%s%s", arenas ? arenas : "", arrays ? arrays : "");
@@ -419,6 +427,7 @@ static int kit_export__write(kit_export_state_t *x, tensor_graph_t *g, const kit
         if (x->updates) { kit_put(x, "static int32_t steps;\n"); }
         if (x->draws) { kit_put(x, "static uint64_t seed, stream;\n"); }
         kit_export__init(x, name);
+        kit_export__state(x, name);
         kit_put(x, "\nint %s_step(", name);
         kit_export__parameters(x, e, 1);
         kit_put(x, ") {%s", body ? body : "");
@@ -448,6 +457,11 @@ int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_expor
     }
     if ((e->ninputs > 0 && !e->inputs) || (e->noutputs > 0 && !e->outputs)) {
         return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the list of inputs or outputs is NULL");
+    }
+    if (info.once) {
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED,
+                              "export_c: backward adds to a gradient that is older than the step, which then "
+                              "drops it; nn_zero_grad before tensor_capture_begin");
     }
     if (info.lost) {
         return (tensor_raise)(TENSOR_ERR_OWNER,

@@ -223,6 +223,69 @@ KIT_TEXT_FN void kit_export__init(kit_export_state_t *x, const char *name) {
     kit_put(x, "}\n");
 }
 
+// ---- what steps change
+
+// Numbers the arrays that steps change: the parameters first, in the order in which the optimizer steps them.
+KIT_TEXT_FN void kit_export__list_states(kit_export_state_t *x, int64_t calls) {
+    for (int64_t c = 0; c < calls; c++) {
+        tensor_graph_call_t call = tensor_graph_call(x->graph, c);
+        if (strcmp(call.kernel->row->name, "step") != 0) { continue; }
+        for (int k = TENSOR_STEP_HEAD; k < call.inputs + call.outputs; k += TENSOR_STEP_EACH) {
+            tensor_graph_operand_t o = tensor_graph_operand(&call, k + TENSOR_STEP_PARAMETER);
+            kit_place_t *p = kit_place(x, o.memory);
+            if (p && p->kind == KIT_STATE && !p->listed) { p->listed = ++x->listed; }
+        }
+    }
+    x->parameters = x->listed;
+    for (int64_t i = 0; i < x->places; i++) {
+        kit_place_t *p = &x->place[i];
+        if (p->kind == KIT_STATE && !p->listed) { p->listed = ++x->listed; }
+    }
+}
+
+KIT_TEXT_FN const kit_place_t *kit_export__listed(const kit_export_state_t *x, int number) {
+    for (int64_t i = 0; i < x->places; i++) {
+        if (x->place[i].listed == number) { return &x->place[i]; }
+    }
+    return NULL;
+}
+
+// The lines of the head about them.
+KIT_TEXT_FN void kit_export__states(kit_export_state_t *x, const char *name) {
+    if (!x->listed) { return; }
+    kit_put(x, "//   %s_state(i, &size)        -> array i of what steps change, to read or put back\n", name);
+    for (int i = 1; i <= x->listed; i++) {
+        const kit_place_t *p = kit_export__listed(x, i);
+        kit_put(x, "//   %8d %s[%lld]: %s, %s\n", i - 1, tensor_dtype_name(p->dtype), (long long)p->numel,
+                i <= x->parameters ? "a parameter" : kit_word("first used by %.60s", p->op).text,
+                kit_export__site(p->site));
+    }
+    int next = x->listed;
+    if (x->updates) { kit_put(x, "//   %8d i32[1]: the count of steps\n", next++); }
+    if (x->draws) {
+        kit_put(x, "//   %8d u64[1]: the seed\n//   %8d u64[1]: how many random streams were used\n", next,
+                next + 1);
+    }
+}
+
+// The function that gives them.
+KIT_TEXT_FN void kit_export__state(kit_export_state_t *x, const char *name) {
+    if (!x->listed) { return; }
+    kit_put(x, "\nvoid *%s_state(int i, int64_t *size) {\n    switch (i) {\n", name);
+    for (int i = 1; i <= x->listed; i++) {
+        const kit_place_t *p = kit_export__listed(x, i);
+        kit_put(x, "    case %d: *size = %lld; return %s;\n", i - 1,
+                (long long)p->numel * (long long)tensor_dtype_size(p->dtype), p->name);
+    }
+    int next = x->listed;
+    if (x->updates) { kit_put(x, "    case %d: *size = 4; return &steps;\n", next++); }
+    if (x->draws) {
+        kit_put(x, "    case %d: *size = 8; return &seed;\n    case %d: *size = 8; return &stream;\n", next,
+                next + 1);
+    }
+    kit_put(x, "    default: *size = 0; return 0;\n    }\n}\n");
+}
+
 // The arguments of NAME_step: with types, or as they are passed in the test.
 KIT_TEXT_FN void kit_export__parameters(kit_export_state_t *x, const kit_export_t *e, int types) {
     int n = 0;
@@ -257,6 +320,7 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
     kit_put(x, "//   %s_step(", name);
     kit_export__parameters(x, e, 1);
     kit_put(x, ")        -> 0; 1 = a label is out of range\n");
+    kit_export__states(x, name);
     for (int i = 0; i < e->ninputs + e->noutputs; i++) {
         tensor_t *t = i < e->ninputs ? e->inputs[i] : e->outputs[i - e->ninputs];
         kit_put(x, "//   %-8s %s[", kit_place_of(x, t)->name, tensor_dtype_name(tensor_dtype(t)));
@@ -294,7 +358,8 @@ KIT_TEXT_FN void kit_export__head(kit_export_state_t *x, const kit_export_t *e, 
                "#elif defined(__GNUC__)\n#pragma GCC optimize (\"-ffp-contract=off\")\n#endif\n\n");
     kit_put(x, "void %s_init(%s);\nint %s_step(", name, x->draws ? "uint64_t seed" : "void", name);
     kit_export__parameters(x, e, 1);
-    kit_put(x, ");\n\n");
+    kit_put(x, ");\n%s", x->listed ? "" : "\n");
+    if (x->listed) { kit_put(x, "void *%s_state(int i, int64_t *size);\n\n", name); }
 }
 
 // The bytes of an output of one replay, in whole doubles.

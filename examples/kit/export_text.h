@@ -35,6 +35,7 @@ typedef struct kit_place_t {
     int changes, placed;                // by the step; in the arena
     int uses, weights;                  // operands of calls, and those that are weights of a product
     int spare;                          // an output that nobody has to ask for
+    int listed;                         // 1 + its number in NAME_state; 0 = none
     int64_t row;                        // elements of a row of those weights; -1 = they differ
     tensor_dtype_t dtype;
     int64_t numel, first, last, at;     // calls that use it; place in the arena of its dtype
@@ -56,6 +57,7 @@ typedef struct kit_export_state_t {
     int failed;                         // out of memory
     kit_place_t *place;
     int64_t places;
+    int listed, parameters;             // of them, in NAME_state; the first ones, which are parameters
     uint64_t needs;                     // functions of export_math.h
     int64_t row, wide;                  // floats and doubles that an op needs beside the arena
     int lanes;                          // sums that are made side by side: the K_LANES of the file

@@ -286,6 +286,14 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
     *accuracy = n > 0 ? hits / (double)n : NAN;
 }
 
+// Whether the optimizer is that of another net, or was freed: then it has no moment to take a snapshot of.
+static int kit_fit__other(const kit_fit_t *f) {
+    if (!tensor_ok() || (nn_snapshot_size)(f->net, f->opt) > 0) { return 0; }
+    const int code = tensor_error_code();
+    tensor_clear_error();
+    return code == TENSOR_ERR_OWNER;
+}
+
 // Whether the options can be worked with; raised if not.
 static int kit_fit__check(const kit_fit_t *f) {
     char line[200] = "";
@@ -301,6 +309,8 @@ static int kit_fit__check(const kit_fit_t *f) {
                  (long long)f->batch_size, f->epochs, f->patience);
     } else if (!(f->validation >= 0 && f->validation < 1)) {
         snprintf(line, sizeof line, "kit_fit: validation %g must be 0 to less than 1", f->validation);
+    } else if (kit_fit__other(f)) {
+        snprintf(line, sizeof line, "kit_fit: the optimizer has none of the net's parameters, or was freed");
     }
     if (line[0] && tensor_ok()) { (tensor_raise)(TENSOR_ERR_SHAPE, line); }
     (void)tensor_empty(0);      // reports it, without a line of this file

@@ -96,6 +96,7 @@ static known_t knowns[] = {
     {"ormqr", "tau.shape[-1] must be equal", "fewer reflections are taken", 0},
     {"as_strided", "stride", "PyTorch's result of jvp", 0},
     {"triplet_margin_loss", "\"\" against", "operands of several dtypes promote", 0},
+    {"triplet_margin_loss", "against -nan", "the curvature at a distance that f16 takes for 0", 0},
     {"triplet_margin_with_distance_loss", "0-d f16 against 0-d f32", "operands of several dtypes promote", 0},
     {"triplet_margin_with_distance_loss", "0-d bf16 against 0-d f32", "operands of several dtypes promote", 0},
     {"triplet_margin_loss soft_margin_loss", "-d f64 against", "operands of several dtypes promote", 0},
@@ -346,7 +347,8 @@ static int overwritten(const program_t *p, const trace_t *a, int at, const char 
 }
 static int detached(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)a, (void)at, (void)name;
-    return uses(p, "detach_") && (uses(p, "hook") || strstr(what, "requires grad") || strstr(what, "there"));
+    return uses(p, "detach_") && (uses(p, "hook") || strstr(what, "requires grad") || strstr(what, "there") ||
+                                  strstr(what, "does not require grad"));
 }
 static int bytes(const program_t *p, const trace_t *a, int at, const char *name, const char *what) {
     (void)p, (void)name;

@@ -22,6 +22,22 @@ static void file_name(char *to, size_t room, const char *name) {
     snprintf(to, room, "%s/%s.c", folder, name);
 }
 
+// Writes what the parameters are by now: the exported file's are the same after the same steps.
+static void write_parameters(const char *name, nn_module_t *net) {
+    char path[300];
+    snprintf(path, sizeof path, "%s/%s.bin", folder, name);
+    FILE *f = fopen(path, "wb");
+    tensor_t *list[MOST];
+    int64_t n = nn_parameters(net, list, MOST);
+    CHECK(f != NULL && n <= MOST);
+    for (int64_t i = 0; i < n && f; i++) {
+        tensor_t *w = tensor_detach(list[i]);
+        size_t bytes = (size_t)tensor_numel(w) * 4;
+        CHECK(fwrite(&bytes, sizeof bytes, 1, f) == 1 && fwrite(tensor_data(w), 1, bytes, f) == bytes);
+    }
+    CHECK(f && fclose(f) == 0);
+}
+
 // Writes one step of training.   -> code
 static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t *x, tensor_t *target,
                  loss_t loss, double clip) {
@@ -49,6 +65,7 @@ static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t
     for (int i = 0; i < count; i++) { out[n++] = tensor_grad(parameters[i]); }
     kit_export_t e = {name, in, 2, names, out, n, NULL, 0, replays};
     int code = tensor_graph_export_c(g, path, &e);
+    write_parameters(name, net);
     tensor_graph_free(g);
     nn_optimizer_free(o);
     nn_free(net);
@@ -492,6 +509,35 @@ static void unfit(void) {
     }
 }
 
+// A step that adds to an older gradient and drops it would add to it in the file again and again.
+static void older_gradient(void) {
+    for (int back = 0; back < 2; back++) {
+        nn_module_t *net = nn_linear(2, 1, .no_bias = 1);
+        nn_optimizer_t *o = nn_sgd(net, .lr = 0.1);
+        tensor_t *w = nn_get(net, "weight"), *x = tensor_ones(3, 2);
+        tensor_backward(tensor_mean(nn_forward(net, x)));
+        CHECK(nn_step(o) == 0);
+        tensor_t *older = tensor_keep(tensor_grad(w));
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *loss = tensor_mean(nn_forward(net, x));
+        tensor_backward(loss);
+        CHECK(nn_step(o) == 0 && nn_zero_grad(o) == 0);
+        loss = tensor_scope_return(scope, tensor_detach(loss));
+        tensor_graph_t *g = tensor_capture_end();
+        if (back) { tensor_set_grad(w, older); }
+        char path[300];
+        file_name(path, sizeof path, "older");
+        kit_export_t e = {"older", &x, 1, NULL, &loss, 1, NULL, 0, 0};
+        CHECK(tensor_graph_export_c(g, path, &e) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: backward adds to a gradient that is older than the step");
+        CHECK(tensor_graph_info(g).once == 1 && tensor_graph_free(g) == 0);
+        nn_optimizer_free(o);
+        nn_free(net);
+        tensor_free(older);
+    }
+}
+
 static void refused(void) {
     nn_module_t *m = nn_sequential(nn_conv3d(1, 2, 3), nn_relu());
     CHECK(infer("conv", nn_eval(m), tensor_randn(1, 1, 5, 5, 5), plain, 0) == TENSOR_ERR_UNSUPPORTED);
@@ -521,7 +567,7 @@ static void refused(void) {
     folder = "no/such/folder";
     CHECK(infer("there", nn_linear(3, 4), tensor_randn(2, 3), plain, 0) == TENSOR_ERR_IO);
     folder = before;
-    CHECK_ERROR(TENSOR_ERR_IO, "cannot be written");
+    CHECK_ERROR(TENSOR_ERR_IO, "export_c: no/such/folder/there.c: cannot be written: No such file");
 
     tensor_t *x = tensor_ones(4), *other = tensor_ones(4);
     CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
@@ -661,6 +707,7 @@ int main(int argc, char **argv) {
     RUN(empties);
     RUN(others);
     RUN(unfit);
+    RUN(older_gradient);
     RUN(refused);
     RUN(odd_steps);
     RUN(other_memory);
