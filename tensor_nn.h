@@ -8096,13 +8096,13 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
                                     tensor_t **stat) {
     tensor_t *in[3];
 
-    // A plane of one element: with channels before items, the planes are those of all items together.
+    // A plane of one element: with channels before items, the planes are those of all items together. Lines
+    // that a device takes with channels innermost are images of width 1.
     int64_t transposed = !groups && x->ndim == 2, channels = x->dims[1];
-    if (groups) {
-        in[0] = nn__contiguous(x);
-    } else {
-        in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
-    }
+    tensor_t *line = x->device && x->ndim == 3 ? (tensor_unsqueeze)(x, 3) : NULL;
+    if (line && !TENSOR__(keeps_channels_last)(line)) { line = NULL; }
+    if (line) { x = line; }
+    in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
     tensor__op_t o;
@@ -8129,6 +8129,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
         stat[0] = o.out[1];
         stat[1] = o.out[3];
     }
+    if (line) { return (tensor_squeeze)(y, 3); }
     return transposed ? (tensor_mT)(y) : y;
 }
 
