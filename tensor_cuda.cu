@@ -2036,7 +2036,7 @@ struct limits_t {
     int64_t reduce_chunk = 4096, reduce_blocks = 512;
     int64_t norm_chunk = 64;                    // the most rows, likewise, for gradients of norms' weights
     // Elements of a batch or group norm's statistic that one block goes through; statistics with more are
-    // divided into pieces of norm_piece.
+    // divided into pieces of norm_piece at most.
     int64_t norm_block = 4096, norm_piece = 16384;
     bool libraries = true;                      // libraries do products and convolutions, if they can
     bool gelu_epilogue = true;                  // before Hopper, gelu in a product takes longer than after it
@@ -8530,8 +8530,16 @@ plane_norm_weights(planes_t p, C *dw, C *db, const T *dy, const T *x, const C *m
 // or, with channels innermost, by item, part and channel.
 struct pieces_t { planes_t p; int64_t parts, longest, all; };
 
+// Pieces are shorter where there would be fewer than FEW_PIECES blocks; all this is part of the result's
+// definition, as it does not depend on the device.
+enum { FEW_PIECES = 256, SHORT_PIECE = 2048 };
+
 inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     int64_t longest = at.limits.norm_piece, parts = (p.n + longest - 1) / longest;
+    while (longest > SHORT_PIECE && p.items * p.channels * parts < FEW_PIECES) {
+        longest /= 2;
+        parts = (p.n + longest - 1) / longest;
+    }
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
 
@@ -8756,8 +8764,8 @@ piece_norm_backward(pieces_t p, T *dx, const T *dy, const T *x, const C *mean, c
 
 // Pieces with channels innermost. A thread has V channels, a block blockDim.x V of them: a tile, of which it
 // goes through blockDim.y pixels at a time. The statistics of a batch norm are those of groups of one
-// channel, of all items as if they were one. The lengths of pieces are part of the result's definition.
-enum { PIXELS_EACH = 8, FEW_TILES = 256, MOST_PARTS = 512 };
+// channel, of all items as if they were one.
+enum { PIXELS_EACH = 8, MOST_PARTS = 512 };
 
 inline unsigned tile_lanes(int64_t channels, int V) {
     unsigned n = 1;
@@ -8775,7 +8783,7 @@ inline pieces_t pieces_last(tensor_group_norm_params_t p, int V) {
     s.last = true;
     const int64_t lanes = tile_lanes(s.channels, V), tiles = (s.channels + lanes * V - 1) / (lanes * V);
     int64_t longest = THREADS / lanes * PIXELS_EACH;
-    while (longest > THREADS / lanes && s.items * tiles * ((s.n + longest - 1) / longest) < FEW_TILES) {
+    while (longest > THREADS / lanes && s.items * tiles * ((s.n + longest - 1) / longest) < FEW_PIECES) {
         longest /= 2;
     }
     longest = most(longest, (s.n + MOST_PARTS - 1) / MOST_PARTS);

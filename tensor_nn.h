@@ -8099,9 +8099,12 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
     // A plane of one element: with channels before items, the planes are those of all items together. Lines
     // that a device takes with channels innermost are images of width 1.
     int64_t transposed = !groups && x->ndim == 2, channels = x->dims[1];
-    tensor_t *line = x->device && x->ndim == 3 ? (tensor_unsqueeze)(x, 3) : NULL;
-    if (line && !TENSOR__(keeps_channels_last)(line)) { line = NULL; }
-    if (line) { x = line; }
+    int line = x->device && x->ndim == 3 && !(x->flags & TENSOR__CONTIGUOUS);
+    if (line) {
+        tensor_t *image = (tensor_unsqueeze)(x, 3);
+        line = TENSOR__(keeps_channels_last)(image);
+        if (line) { x = image; }
+    }
     in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
