@@ -8840,13 +8840,14 @@ pixel_moments(pieces_t p, moments_t<C> *to, const T *x) {
     TCU_SHARED(sums, s, [THREADS]);
     const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
     const int64_t all = p.p.items * p.parts * tiles_of<V>(p), channels = p.p.channels;
+    const int64_t packs = channels / V;
     for (int64_t q = blockIdx.x; q < all; q += gridDim.x) {
         const tile_t t = tile_of<V>(p, q);
         const int64_t column = t.column + threadIdx.x * V, end = column < channels ? t.end : 0;
         const C n = (C)(t.end - t.first);
         sums sum = {}, square = {};
         for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
-            const pack_t<T, V> v = *(const pack_t<T, V> *)(x + i * channels + column);
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
             TCU_UNROLL
             for (int k = 0; k < V; k++) { sum.v[k] += to_class<C>(v.v[k]); }
         }
@@ -8856,7 +8857,7 @@ pixel_moments(pieces_t p, moments_t<C> *to, const T *x) {
         TCU_UNROLL
         for (int k = 0; k < V; k++) { sum.v[k] /= n; }
         for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
-            const pack_t<T, V> v = *(const pack_t<T, V> *)(x + i * channels + column);
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
             TCU_UNROLL
             for (int k = 0; k < V; k++) {
                 const C d = to_class<C>(v.v[k]) - sum.v[k];
@@ -8877,6 +8878,7 @@ pixel_sums(pieces_t p, pair_t<C> *to, const T *dy, const T *x, const C *mean, co
     TCU_SHARED(sums, s, [THREADS]);
     const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
     const int64_t all = p.p.items * p.parts * tiles_of<V>(p), channels = p.p.channels;
+    const int64_t packs = channels / V;
     for (int64_t q = blockIdx.x; q < all; q += gridDim.x) {
         const tile_t t = tile_of<V>(p, q);
         const int64_t column = t.column + threadIdx.x * V, end = column < channels ? t.end : 0;
@@ -8888,8 +8890,8 @@ pixel_sums(pieces_t p, pair_t<C> *to, const T *dy, const T *x, const C *mean, co
             });
         }
         for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
-            const pack_t<T, V> g = *(const pack_t<T, V> *)(dy + i * channels + column);
-            const pack_t<T, V> v = *(const pack_t<T, V> *)(x + i * channels + column);
+            const pack_t<T, V> g = ((const pack_t<T, V> *)dy)[i * packs + column / V];
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
             TCU_UNROLL
             for (int k = 0; k < V; k++) {
                 const C slope = to_class<C>(g.v[k]);
@@ -8906,11 +8908,12 @@ pixel_sums(pieces_t p, pair_t<C> *to, const T *dy, const T *x, const C *mean, co
     }
 }
 
-// blockIdx.y: tiles of items, of which a thread walks from pixel to pixel.
+// blockIdx.y: tiles of items, of which a thread walks from pixel to pixel. (Packs are indexed as packs: of an
+// element's address nvcc does not know the alignment, and stores them in pieces.)
 template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
 pixel_norm(planes_t p, int64_t tiles, T *y, const T *x, const C *mean, const C *rstd, const C *w,
            const C *b) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.y;
+    const int64_t packs = p.channels / V, step = (int64_t)gridDim.x * blockDim.y;
     for (int64_t q = blockIdx.y; q < p.items * tiles; q += gridDim.y) {
         const int64_t item = q / tiles, column = ((q - item * tiles) * blockDim.x + threadIdx.x) * V;
         if (column >= p.channels) { continue; }
@@ -8921,13 +8924,13 @@ pixel_norm(planes_t p, int64_t tiles, T *y, const T *x, const C *mean, const C *
             more[k] = b ? b[c] : C(0);
         });
         for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < p.n; i += step) {
-            const int64_t place = (item * p.n + i) * p.channels + column;
-            pack_t<T, V> v = *(const pack_t<T, V> *)(x + place);
+            const int64_t place = (item * p.n + i) * packs + column / V;
+            pack_t<T, V> v = ((const pack_t<T, V> *)x)[place];
             TCU_UNROLL
             for (int k = 0; k < V; k++) {
                 v.v[k] = from_class<T>((to_class<C>(v.v[k]) - m[k]) * by[k] + more[k]);
             }
-            *(pack_t<T, V> *)(y + place) = v;
+            ((pack_t<T, V> *)y)[place] = v;
         }
     }
 }
@@ -8935,7 +8938,7 @@ pixel_norm(planes_t p, int64_t tiles, T *y, const T *x, const C *mean, const C *
 template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 3)
 pixel_norm_backward(planes_t p, int64_t tiles, T *dx, const T *dy, const T *x, const C *mean, const C *rstd,
                     const C *w, const pair_t<C> *means) {
-    const int64_t step = (int64_t)gridDim.x * blockDim.y;
+    const int64_t packs = p.channels / V, step = (int64_t)gridDim.x * blockDim.y;
     for (int64_t q = blockIdx.y; q < p.items * tiles; q += gridDim.y) {
         const int64_t item = q / tiles, column = ((q - item * tiles) * blockDim.x + threadIdx.x) * V;
         if (column >= p.channels) { continue; }
@@ -8948,15 +8951,15 @@ pixel_norm_backward(planes_t p, int64_t tiles, T *dx, const T *dy, const T *x, c
             b[k] = by[k] * means[r].b;
         });
         for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < p.n; i += step) {
-            const int64_t place = (item * p.n + i) * p.channels + column;
-            const pack_t<T, V> g = *(const pack_t<T, V> *)(dy + place);
-            pack_t<T, V> v = *(const pack_t<T, V> *)(x + place);
+            const int64_t place = (item * p.n + i) * packs + column / V;
+            const pack_t<T, V> g = ((const pack_t<T, V> *)dy)[place];
+            pack_t<T, V> v = ((const pack_t<T, V> *)x)[place];
             TCU_UNROLL
             for (int k = 0; k < V; k++) {
                 const C h = (to_class<C>(v.v[k]) - m[k]) * by[k];
                 v.v[k] = from_class<T>(to_class<C>(g.v[k]) * scale[k] - a[k] - h * b[k]);
             }
-            *(pack_t<T, V> *)(dx + place) = v;
+            ((pack_t<T, V> *)dx)[place] = v;
         }
     }
 }
