@@ -8964,6 +8964,72 @@ pixel_norm_backward(planes_t p, int64_t tiles, T *dx, const T *dy, const T *x, c
     }
 }
 
+// Whether a block goes through a statistic alone, of which the channels of a pixel fill a sector.
+template <class T> inline bool small_last(const place_t &at, const planes_t &p) {
+    return p.planes * p.n <= at.limits.norm_block && p.planes * (int64_t)sizeof(T) >= 32;
+}
+
+// The bytes that image_norms needs; 0 = none.
+template <class T, int V> inline uint64_t image_norms_scratch(const place_t &at, const tensor_call_t *c) {
+    typedef class_t<T> C;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const pieces_t p = pieces_last(c->p->group_norm, V);
+    const bool pieces = !small_last<T>(at, p.p) || (back && norm_args_t(c, back).dweight->numel);
+    if (!pieces) { return 0; }
+    return back ? (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>) : (uint64_t)p.all * sizeof(moments_t<C>);
+}
+
+// A batch or group norm, or its gradient, of images whose channels are innermost; V of them lie at an aligned
+// address.
+template <class T, int V> static int image_norms(const place_t &at, const tensor_call_t *c, void *scratch) {
+    typedef class_t<T> C;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
+    const pieces_t p = pieces_last(c->p->group_norm, V);
+    const planes_t &s = p.p;
+    const unsigned lanes = tile_lanes(s.channels, V), high = THREADS / lanes;
+    const int64_t tiles = (s.channels + lanes * V - 1) / (lanes * V), runs = s.items * p.parts * tiles;
+    const int64_t columns = least<int64_t>(s.items * tiles, 65535), rows = (s.n + high - 1) / high;
+    const int64_t at_once = most<int64_t>((int64_t)at.limits.sms * at.limits.blocks_per_sm / columns, 1);
+    const grid_t by_run = {grid_for(at, runs, 1), dim3(lanes, high)};
+    const grid_t by_pixel = {dim3((unsigned)least(rows, at_once), (unsigned)columns), dim3(lanes, high)};
+    const grid_t statistics = blocks_for(at, s.rows);
+    const bool small = small_last<T>(at, s);
+    const T *x = (const T *)a.x->data, *dy = (const T *)a.dy->data;
+    const C *w = (const C *)a.weight->data;
+    C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
+    if (!back && small) {
+        return launch(at, statistics, plane_norm<T>, s, a.y->data, mean, rstd, a.variance->data, x, w,
+                      a.bias->data, (C)c->p->group_norm.eps);
+    }
+    if (!back) {
+        int code = launch(at, by_run, pixel_moments<T, V>, p, scratch, x);
+        if (!code) {
+            code = launch(at, statistics, join_moments<C>, p, mean, rstd, a.variance->data, scratch,
+                          (C)c->p->group_norm.eps);
+        }
+        if (code) { return code; }
+        return launch(at, by_pixel, pixel_norm<T, V>, s, tiles, a.y->data, x, mean, rstd, w, a.bias->data);
+    }
+
+    pair_t<C> *sums = (pair_t<C> *)scratch, *means = sums + p.all;
+    const bool pieces = !small || a.dweight->numel;
+    int code = pieces ? launch(at, by_run, pixel_sums<T, V>, p, sums, dy, x, mean, rstd) : 0;
+    if (!code && a.dx->numel && small) {
+        code = launch(at, statistics, plane_norm_backward<T>, s, a.dx->data, dy, x, mean, rstd, w);
+    } else if (!code && a.dx->numel) {
+        code = launch(at, statistics, join_sums<C>, p, means, sums, w);
+        if (!code) {
+            code = launch(at, by_pixel, pixel_norm_backward<T, V>, s, tiles, a.dx->data, dy, x, mean, rstd,
+                          w, means);
+        }
+    }
+    if (code || !a.dweight->numel) { return code; }
+    const unsigned wide = tile_lanes(s.channels, 1);
+    return launch(at, {grid_for(at, s.channels, wide), dim3(wide, THREADS / wide)}, join_channels<C>, p,
+                  a.dweight->data, a.dbias->data, sums);
+}
+
 // ------------------------------------------------------------------------------
 // >>cudnn                                          MARK: attention, norms, recurrent nets by cuDNN
 //
@@ -11791,62 +11857,6 @@ template <class T> static int piece_norms(const place_t &at, tensor_call_t *c, c
                   sums);
 }
 
-// The same of images whose channels are innermost; V of them lie at an aligned address.
-template <class T, int V> static int image_norms(const place_t &at, tensor_call_t *c) {
-    typedef class_t<T> C;
-    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
-    const norm_args_t a(c, back);
-    const pieces_t p = pieces_last(c->p->group_norm, V);
-    const planes_t &s = p.p;
-    const unsigned lanes = tile_lanes(s.channels, V), high = THREADS / lanes;
-    const int64_t tiles = (s.channels + lanes * V - 1) / (lanes * V), runs = s.items * p.parts * tiles;
-    const int64_t columns = least<int64_t>(s.items * tiles, 65535), rows = (s.n + high - 1) / high;
-    const int64_t at_once = most<int64_t>((int64_t)at.limits.sms * at.limits.blocks_per_sm / columns, 1);
-    const grid_t by_run = {grid_for(at, runs, 1), dim3(lanes, high)};
-    const grid_t by_pixel = {dim3((unsigned)least(rows, at_once), (unsigned)columns), dim3(lanes, high)};
-    const grid_t statistics = blocks_for(at, s.rows);
-    // A block for each statistic, of which the channels of a pixel fill a sector.
-    const bool small = s.planes * s.n <= at.limits.norm_block && s.planes * (int64_t)sizeof(T) >= 32;
-    const T *x = (const T *)a.x->data;
-    const C *w = (const C *)a.weight->data;
-    C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
-    if (!back && small) {
-        return launch(at, statistics, plane_norm<T>, s, a.y->data, mean, rstd, a.variance->data, x, w,
-                      a.bias->data, (C)c->p->group_norm.eps);
-    }
-    if (!back) {
-        scratch_t scratch(c, (uint64_t)p.all * sizeof(moments_t<C>));
-        if (scratch.code) { return scratch.code; }
-        int code = launch(at, by_run, pixel_moments<T, V>, p, scratch.at, x);
-        if (!code) {
-            code = launch(at, statistics, join_moments<C>, p, mean, rstd, a.variance->data, scratch.at,
-                          (C)c->p->group_norm.eps);
-        }
-        if (code) { return code; }
-        return launch(at, by_pixel, pixel_norm<T, V>, s, tiles, a.y->data, x, mean, rstd, w, a.bias->data);
-    }
-
-    const bool pieces = a.dweight->numel || !small;
-    scratch_t scratch(c, pieces ? (uint64_t)(p.all + s.rows) * sizeof(pair_t<C>) : 0);
-    if (scratch.code) { return scratch.code; }
-    pair_t<C> *sums = (pair_t<C> *)scratch.at, *means = sums + p.all;
-    const T *dy = (const T *)a.dy->data;
-    int code = pieces ? launch(at, by_run, pixel_sums<T, V>, p, sums, dy, x, mean, rstd) : 0;
-    if (!code && a.dx->numel && small) {
-        code = launch(at, statistics, plane_norm_backward<T>, s, a.dx->data, dy, x, mean, rstd, w);
-    } else if (!code && a.dx->numel) {
-        code = launch(at, statistics, join_sums<C>, p, means, sums, w);
-        if (!code) {
-            code = launch(at, by_pixel, pixel_norm_backward<T, V>, s, tiles, a.dx->data, dy, x, mean, rstd,
-                          w, means);
-        }
-    }
-    if (code || !a.dweight->numel) { return code; }
-    const unsigned wide = tile_lanes(s.channels, 1);
-    return launch(at, {grid_for(at, s.channels, wide), dim3(wide, THREADS / wide)}, join_channels<C>, p,
-                  a.dweight->data, a.dbias->data, sums);
-}
-
 template <class T> static int plane_norms(const place_t &at, tensor_call_t *c) {
     typedef class_t<T> C;
     const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
@@ -11927,13 +11937,16 @@ static bool norms_images(const tensor_call_t *c) {
     return fit;
 }
 
-template <class T> static int image_norms_by_width(const place_t &at, tensor_call_t *c) {
+template <class T> static int image_norms_by_width(const place_t &at, const tensor_call_t *c) {
+    constexpr int V = lanes_of<T>;
     const norm_args_t n(c, is_gradient_of_norm(c));
-    bool packs = c->p->group_norm.channels % lanes_of<T> == 0;
+    bool packs = c->p->group_norm.channels % V == 0;
     for (const tensor_arg_t *a : {n.x, n.y, n.dy, n.dx}) {
         packs = packs && aligned16((const char *)a->data);
     }
-    return packs ? image_norms<T, lanes_of<T>>(at, c) : image_norms<T, 1>(at, c);
+    scratch_t scratch(c, packs ? image_norms_scratch<T, V>(at, c) : image_norms_scratch<T, 1>(at, c));
+    if (scratch.code) { return scratch.code; }
+    return packs ? image_norms<T, V>(at, c, scratch.at) : image_norms<T, 1>(at, c, scratch.at);
 }
 
 // Gradients of weight and bias alone, of images whose channels are innermost, by statistics that are given.
