@@ -8132,7 +8132,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
         stat[0] = o.out[1];
         stat[1] = o.out[3];
     }
-    if (line) { return (tensor_squeeze)(y, 3); }
+    if (line) { return nn__as(y, 3, x->dims[0], channels, x->dims[2], 0); }
     return transposed ? (tensor_mT)(y) : y;
 }
 
