@@ -4572,7 +4572,7 @@ typedef struct tensor_backend_t {
     tensor_kernel_t kernel[TENSOR_FAMILY_COUNT];
     // MATMUL, CONV, ATTENTION, POOL, DROPOUT, CROSS_ENTROPY, batch and layer norm take f16, bf16
     int halves;
-    int channels_last;                  // images of CONV, POOL, batch norm, pointwise may be so
+    int channels_last;                  // images of CONV, POOL, norms of planes, pointwise may be so
     // MATMUL of two matrices may have a second output, the sums of a's rows, or a third input, from which the
     // slope is read that the product is multiplied by: see product_and
     int products;

@@ -2082,7 +2082,7 @@ struct limits_t {
     int64_t reduce_chunk = 4096, reduce_blocks = 512;
     int64_t norm_chunk = 64;                    // the most rows, likewise, for gradients of norms' weights
     // Elements of a batch or group norm's statistic that one block goes through; statistics with more are
-    // divided into pieces of norm_piece.
+    // divided into pieces of norm_piece at most.
     int64_t norm_block = 4096, norm_piece = 16384;
     bool libraries = true;                      // libraries do products and convolutions, if they can
     bool gelu_epilogue = true;                  // before Hopper, gelu in a product takes longer than after it
@@ -8557,15 +8557,32 @@ pool_backward(pool_t<I> g, T *dx, const int32_t *place, const T *dy, int64_t n) 
 // as rows, each with its own mean and squares around it (in the gradient: its two sums); then one block
 // joins the pieces of a statistic; then the pieces again, in one pass with 16-byte accesses. So there are
 // enough blocks even if there are few statistics, and no division per element.
-struct planes_t { int64_t groups, items, channels, n, rows, planes; };
+// Images with channels innermost (last) stay so: there a piece is a run of pixels of one channel, a block
+// goes through the pieces of neighbouring channels at once, and the same kernels join them.
+struct planes_t { int64_t groups, items, channels, n, rows, planes; bool last; };
 
 __host__ __device__ inline planes_t planes_of(const tensor_group_norm_params_t &p) {
-    if (!p.groups) { return planes_t{0, p.items, p.channels, p.plane, p.channels, p.items}; }  // batch norm
-    return planes_t{p.groups, p.items, p.channels, p.plane, p.groups * p.items, p.channels / p.groups};
+    if (!p.groups) {                                                                           // batch norm
+        return planes_t{0, p.items, p.channels, p.plane, p.channels, p.items, false};
+    }
+    return planes_t{p.groups, p.items, p.channels, p.plane, p.groups * p.items, p.channels / p.groups, false};
 }
 
 __device__ inline int64_t plane_of(const planes_t &p, int64_t r, int64_t j) {
     return p.groups ? r * p.planes + j : j * p.channels + r;
+}
+
+// Element i of statistic r: where it is, and its channel.
+struct element_t { int64_t at, channel; };
+
+__device__ inline element_t element_of(const planes_t &p, int64_t r, int64_t i) {
+    if (p.last) {
+        const int64_t item = r / p.groups, pixel = i / p.planes;
+        const int64_t channel = (r - item * p.groups) * p.planes + (i - pixel * p.planes);
+        return element_t{(item * p.n + pixel) * p.channels + channel, channel};
+    }
+    const int64_t plane = plane_of(p, r, i / p.n);
+    return element_t{plane * p.n + i % p.n, plane % p.channels};
 }
 
 template <class C> __device__ inline C block_sum(C v, C *s) {
@@ -8582,19 +8599,19 @@ plane_norm(planes_t p, T *y, C *mean, C *rstd, C *variance, const T *x, const C 
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         C a = C(0), q = C(0);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            a += to_class<C>(x[plane_of(p, r, i / p.n) * p.n + i % p.n]);
+            a += to_class<C>(x[element_of(p, r, i).at]);
         }
         a = block_sum(a, s) / (C)all;
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            C d = to_class<C>(x[plane_of(p, r, i / p.n) * p.n + i % p.n]) - a;
+            C d = to_class<C>(x[element_of(p, r, i).at]) - a;
             q += d * d;
         }
         q = block_sum(q, s) / (C)all;
         C k = 1 / w_sqrt(q + eps);
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            int64_t plane = plane_of(p, r, i / p.n), c = plane % p.channels, at = plane * p.n + i % p.n;
-            C h = (to_class<C>(x[at]) - a) * k, more = b ? b[c] : C(0);
-            y[at] = from_class<T>((w ? h * w[c] : h) + more);
+            const element_t e = element_of(p, r, i);
+            C h = (to_class<C>(x[e.at]) - a) * k, more = b ? b[e.channel] : C(0);
+            y[e.at] = from_class<T>((w ? h * w[e.channel] : h) + more);
         }
         if (!threadIdx.x) {
             mean[r] = a;
@@ -8611,19 +8628,19 @@ plane_norm_backward(planes_t p, T *dx, const T *dy, const T *x, const C *mean, c
     for (int64_t r = blockIdx.x; r < p.rows; r += gridDim.x) {
         C a = C(0), b = C(0), m = mean[r], k = rstd[r];
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
-            C g = to_class<C>(dy[at]);
-            if (w) { g *= w[plane % p.channels]; }
+            const element_t e = element_of(p, r, i);
+            C g = to_class<C>(dy[e.at]);
+            if (w) { g *= w[e.channel]; }
             a += g;
-            b += g * (to_class<C>(x[at]) - m) * k;
+            b += g * (to_class<C>(x[e.at]) - m) * k;
         }
         a = block_sum(a, s) / (C)all;
         b = block_sum(b, s) / (C)all;
         for (int64_t i = threadIdx.x; i < all; i += blockDim.x) {
-            int64_t plane = plane_of(p, r, i / p.n), at = plane * p.n + i % p.n;
-            C g = to_class<C>(dy[at]);
-            if (w) { g *= w[plane % p.channels]; }
-            dx[at] = from_class<T>(k * (g - a - (to_class<C>(x[at]) - m) * k * b));
+            const element_t e = element_of(p, r, i);
+            C g = to_class<C>(dy[e.at]);
+            if (w) { g *= w[e.channel]; }
+            dx[e.at] = from_class<T>(k * (g - a - (to_class<C>(x[e.at]) - m) * k * b));
         }
     }
 }
@@ -8650,11 +8667,20 @@ plane_norm_weights(planes_t p, C *dw, C *db, const T *dy, const T *x, const C *m
     }
 }
 
-// A piece: a part of at most `longest` elements of a plane.
+// A piece: a part of at most `longest` elements of a plane. Pieces are numbered by item, channel and part,
+// or, with channels innermost, by item, part and channel.
 struct pieces_t { planes_t p; int64_t parts, longest, all; };
+
+// Pieces are shorter where there would be fewer than FEW_PIECES blocks; all this is part of the result's
+// definition, as it does not depend on the device.
+enum { FEW_PIECES = 256, SHORT_PIECE = 2048 };
 
 inline pieces_t pieces_of(const place_t &at, const planes_t &p) {
     int64_t longest = at.limits.norm_piece, parts = (p.n + longest - 1) / longest;
+    while (longest > SHORT_PIECE && p.items * p.channels * parts < FEW_PIECES) {
+        longest /= 2;
+        parts = (p.n + longest - 1) / longest;
+    }
     return pieces_t{p, parts, longest, p.items * p.channels * parts};
 }
 
@@ -8679,8 +8705,16 @@ __device__ inline int64_t statistic_of(const planes_t &p, int64_t plane) {
 
 // Piece j of statistic r.
 __device__ inline int64_t piece_among(const pieces_t &s, int64_t r, int64_t j) {
+    if (s.p.last) {
+        const int64_t part = j / s.p.planes, item = r / s.p.groups, group = r - item * s.p.groups;
+        return (item * s.parts + part) * s.p.channels + group * s.p.planes + (j - part * s.p.planes);
+    }
     int64_t plane = j / s.parts;
     return plane_of(s.p, r, plane) * s.parts + (j - plane * s.parts);
+}
+
+__device__ inline int64_t channel_of(const pieces_t &s, int64_t q) {
+    return (s.p.last ? q : q / s.parts) % s.p.channels;
 }
 
 template <class C> struct pair_t { C a, b; };
@@ -8821,7 +8855,7 @@ join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
         pair_t<C> v = pair_op<C>::none();
         for (int64_t j = threadIdx.x; j < each; j += THREADS) {
             int64_t q = piece_among(p, r, j);
-            C scale = w ? w[q / p.parts % p.p.channels] : C(1);
+            C scale = w ? w[channel_of(p, q)] : C(1);
             v = pair_op<C>::join(v, pair_t<C>{from[q].a * scale, from[q].b * scale});
         }
         v = join_lanes<pair_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
@@ -8831,18 +8865,21 @@ join_sums(pieces_t p, pair_t<C> *to, const pair_t<C> *from, const C *w) {
     }
 }
 
-// Gradients of weight and bias: sums over the pieces of a channel.
+// Gradients of weight and bias: sums over the pieces of a channel. threadIdx.x: along channels.
 template <class C> __global__ void __launch_bounds__(THREADS, 4)
 join_channels(pieces_t p, C *dw, C *db, const pair_t<C> *from) {
     TCU_SHARED(pair_t<C>, s, [THREADS]);
-    for (int64_t c = blockIdx.x; c < p.p.channels; c += gridDim.x) {
+    for (int64_t c0 = (int64_t)blockIdx.x * blockDim.x; c0 < p.p.channels;
+         c0 += (int64_t)gridDim.x * blockDim.x) {
+        const int64_t c = c0 + threadIdx.x, all = c < p.p.channels ? p.p.items * p.parts : 0;
         pair_t<C> v = pair_op<C>::none();
-        for (int64_t j = threadIdx.x; j < p.p.items * p.parts; j += THREADS) {
-            int64_t item = j / p.parts;
-            v = pair_op<C>::join(v, from[(item * p.p.channels + c) * p.parts + (j - item * p.parts)]);
+        for (int64_t j = threadIdx.y; j < all; j += blockDim.y) {
+            int64_t item = j / p.parts, part = j - item * p.parts;
+            int64_t q = p.p.last ? j * p.p.channels + c : (item * p.p.channels + c) * p.parts + part;
+            v = pair_op<C>::join(v, from[q]);
         }
-        v = join_lanes<pair_op<C>>(v, s, (int)threadIdx.x, THREADS, 1);
-        if (!threadIdx.x) {
+        v = join_lanes<pair_op<C>>(v, s, (int)threadIdx.y, (int)blockDim.y, (int)blockDim.x);
+        if (!threadIdx.y && all) {
             dw[c] = v.b;
             db[c] = v.a;
         }
@@ -8864,6 +8901,274 @@ piece_norm_backward(pieces_t p, T *dx, const T *dy, const T *x, const C *mean, c
         map_row<T, 2>(dx + k.at, row, k.n, l,
                       [&](int64_t, const C *v) { return by * (v[0] * scale - a - (v[1] - m) * by * b); });
     }
+}
+
+// Pieces with channels innermost. A thread has V channels, a block blockDim.x V of them: a tile, of which it
+// goes through blockDim.y pixels at a time. The statistics of a batch norm are those of groups of one
+// channel, of all items as if they were one.
+enum { PIXELS_EACH = 8, MOST_PARTS = 512 };
+
+inline unsigned tile_lanes(int64_t channels, int V) {
+    unsigned n = 1;
+    while (n < WARP && (int64_t)n * V < channels) { n *= 2; }
+    return n;
+}
+
+inline pieces_t pieces_last(tensor_group_norm_params_t p, int V) {
+    if (!p.groups) {
+        p.groups = p.channels;
+        p.plane *= p.items;
+        p.items = 1;
+    }
+    planes_t s = planes_of(p);
+    s.last = true;
+    const int64_t lanes = tile_lanes(s.channels, V), tiles = (s.channels + lanes * V - 1) / (lanes * V);
+    int64_t longest = THREADS / lanes * PIXELS_EACH;
+    while (longest > THREADS / lanes && s.items * tiles * ((s.n + longest - 1) / longest) < FEW_PIECES) {
+        longest /= 2;
+    }
+    longest = most(longest, (s.n + MOST_PARTS - 1) / MOST_PARTS);
+    const int64_t parts = (s.n + longest - 1) / longest;
+    return pieces_t{s, parts, longest, s.items * s.channels * parts};
+}
+
+template <int V> __device__ inline int64_t tiles_of(const pieces_t &s) {
+    const int64_t width = (int64_t)blockDim.x * V;
+    return (s.p.channels + width - 1) / width;
+}
+
+// Tile q of the pieces: its run of pixels among all, its first channel, and where it begins and ends.
+struct tile_t { int64_t run, column, first, end; };
+
+template <int V> __device__ inline tile_t tile_of(const pieces_t &s, int64_t q) {
+    const int64_t tiles = tiles_of<V>(s), run = q / tiles, item = run / s.parts;
+    const int64_t first = (run - item * s.parts) * s.longest;
+    return {run, (q - run * tiles) * blockDim.x * V, item * s.p.n + first,
+            item * s.p.n + least(first + s.longest, s.p.n)};
+}
+
+// f(k, statistic, channel) of V channels of an item, from column on.
+template <int V, class F>
+__device__ inline void each_channel(const planes_t &p, int64_t item, int64_t column, F f) {
+    int64_t group = (uint32_t)column / (uint32_t)p.planes, within = column - group * p.planes;
+    TCU_UNROLL
+    for (int k = 0; k < V; k++) {
+        f(k, item * p.groups + group, column + k);
+        if (++within == p.planes) {
+            within = 0;
+            group++;
+        }
+    }
+}
+
+// The sums of a tile's channels over the threads of the block, all of which must call it: they are the first
+// blockDim.x packs of s until the next call.
+template <class C, int V> __device__ inline void sum_channels(const pack_t<C, V> &v, pack_t<C, V> *s) {
+    const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
+    C *flat = (C *)s, sum = 0;
+    __syncthreads();
+    s[me] = v;
+    __syncthreads();
+    TCU_UNROLL
+    for (int k = 0; k < V; k++) { sum += flat[k * THREADS + me]; }
+    __syncthreads();
+    join_lanes<sum_op<C>>(sum, flat, me / width, THREADS / width, width);
+}
+
+template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+pixel_moments(pieces_t p, moments_t<C> *to, const T *x) {
+    typedef pack_t<C, V> sums;
+    TCU_SHARED(sums, s, [THREADS]);
+    const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
+    const int64_t all = p.p.items * p.parts * tiles_of<V>(p), channels = p.p.channels;
+    const int64_t packs = channels / V;
+    for (int64_t q = blockIdx.x; q < all; q += gridDim.x) {
+        const tile_t t = tile_of<V>(p, q);
+        const int64_t column = t.column + threadIdx.x * V, end = column < channels ? t.end : 0;
+        const C n = (C)(t.end - t.first);
+        sums sum = {}, square = {};
+        for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) { sum.v[k] += to_class<C>(v.v[k]); }
+        }
+        sum_channels(sum, s);
+        sum = s[threadIdx.x];
+        const C mean = ((const C *)s)[me] / n;
+        TCU_UNROLL
+        for (int k = 0; k < V; k++) { sum.v[k] /= n; }
+        for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) {
+                const C d = to_class<C>(v.v[k]) - sum.v[k];
+                square.v[k] += d * d;
+            }
+        }
+        sum_channels(square, s);
+        if (me < width && t.column + me < channels) {
+            to[t.run * channels + t.column + me] = moments_t<C>{n, mean, ((const C *)s)[me]};
+        }
+    }
+}
+
+// For a piece: the sums of dy and of dy times the normalised x.
+template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 3)
+pixel_sums(pieces_t p, pair_t<C> *to, const T *dy, const T *x, const C *mean, const C *rstd) {
+    typedef pack_t<C, V> sums;
+    TCU_SHARED(sums, s, [THREADS]);
+    const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
+    const int64_t all = p.p.items * p.parts * tiles_of<V>(p), channels = p.p.channels;
+    const int64_t packs = channels / V;
+    for (int64_t q = blockIdx.x; q < all; q += gridDim.x) {
+        const tile_t t = tile_of<V>(p, q);
+        const int64_t column = t.column + threadIdx.x * V, end = column < channels ? t.end : 0;
+        sums a = {}, b = {}, m = {}, by = {};
+        if (end) {
+            each_channel<V>(p.p, t.run / p.parts, column, [&](int k, int64_t r, int64_t) {
+                m.v[k] = mean[r];
+                by.v[k] = rstd[r];
+            });
+        }
+        for (int64_t i = t.first + threadIdx.y; i < end; i += blockDim.y) {
+            const pack_t<T, V> g = ((const pack_t<T, V> *)dy)[i * packs + column / V];
+            const pack_t<T, V> v = ((const pack_t<T, V> *)x)[i * packs + column / V];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) {
+                const C slope = to_class<C>(g.v[k]);
+                a.v[k] += slope;
+                b.v[k] += slope * ((to_class<C>(v.v[k]) - m.v[k]) * by.v[k]);
+            }
+        }
+        sum_channels(a, s);
+        const C first = ((const C *)s)[me];
+        sum_channels(b, s);
+        if (me < width && t.column + me < channels) {
+            to[t.run * channels + t.column + me] = pair_t<C>{first, ((const C *)s)[me]};
+        }
+    }
+}
+
+// blockIdx.y: tiles of items, of which a thread walks from pixel to pixel. (Packs are indexed as packs: of an
+// element's address nvcc does not know the alignment, and stores them in pieces.)
+template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 4)
+pixel_norm(planes_t p, int64_t tiles, T *y, const T *x, const C *mean, const C *rstd, const C *w,
+           const C *b) {
+    const int64_t packs = p.channels / V, step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t q = blockIdx.y; q < p.items * tiles; q += gridDim.y) {
+        const int64_t item = q / tiles, column = ((q - item * tiles) * blockDim.x + threadIdx.x) * V;
+        if (column >= p.channels) { continue; }
+        C m[V], by[V], more[V];
+        each_channel<V>(p, item, column, [&](int k, int64_t r, int64_t c) {
+            m[k] = mean[r];
+            by[k] = w ? rstd[r] * w[c] : rstd[r];
+            more[k] = b ? b[c] : C(0);
+        });
+        for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < p.n; i += step) {
+            const int64_t place = (item * p.n + i) * packs + column / V;
+            pack_t<T, V> v = ((const pack_t<T, V> *)x)[place];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) {
+                v.v[k] = from_class<T>((to_class<C>(v.v[k]) - m[k]) * by[k] + more[k]);
+            }
+            ((pack_t<T, V> *)y)[place] = v;
+        }
+    }
+}
+
+template <class T, int V, class C = class_t<T>> __global__ void __launch_bounds__(THREADS, 3)
+pixel_norm_backward(planes_t p, int64_t tiles, T *dx, const T *dy, const T *x, const C *mean, const C *rstd,
+                    const C *w, const pair_t<C> *means) {
+    const int64_t packs = p.channels / V, step = (int64_t)gridDim.x * blockDim.y;
+    for (int64_t q = blockIdx.y; q < p.items * tiles; q += gridDim.y) {
+        const int64_t item = q / tiles, column = ((q - item * tiles) * blockDim.x + threadIdx.x) * V;
+        if (column >= p.channels) { continue; }
+        C m[V], by[V], scale[V], a[V], b[V];
+        each_channel<V>(p, item, column, [&](int k, int64_t r, int64_t c) {
+            m[k] = mean[r];
+            by[k] = rstd[r];
+            scale[k] = w ? by[k] * w[c] : by[k];
+            a[k] = by[k] * means[r].a;
+            b[k] = by[k] * means[r].b;
+        });
+        for (int64_t i = (int64_t)blockIdx.x * blockDim.y + threadIdx.y; i < p.n; i += step) {
+            const int64_t place = (item * p.n + i) * packs + column / V;
+            const pack_t<T, V> g = ((const pack_t<T, V> *)dy)[place];
+            pack_t<T, V> v = ((const pack_t<T, V> *)x)[place];
+            TCU_UNROLL
+            for (int k = 0; k < V; k++) {
+                const C h = (to_class<C>(v.v[k]) - m[k]) * by[k];
+                v.v[k] = from_class<T>(to_class<C>(g.v[k]) * scale[k] - a[k] - h * b[k]);
+            }
+            ((pack_t<T, V> *)dx)[place] = v;
+        }
+    }
+}
+
+// Whether a block goes through a statistic alone, of which the channels of a pixel fill a sector.
+template <class T> inline bool small_last(const place_t &at, const planes_t &p) {
+    return p.planes * p.n <= at.limits.norm_block && p.planes * (int64_t)sizeof(T) >= 32;
+}
+
+// The bytes that image_norms needs; 0 = none.
+template <class T, int V> inline uint64_t image_norms_scratch(const place_t &at, const tensor_call_t *c) {
+    typedef class_t<T> C;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const pieces_t p = pieces_last(c->p->group_norm, V);
+    const bool pieces = !small_last<T>(at, p.p) || (back && norm_args_t(c, back).dweight->numel);
+    if (!pieces) { return 0; }
+    return back ? (uint64_t)(p.all + p.p.rows) * sizeof(pair_t<C>) : (uint64_t)p.all * sizeof(moments_t<C>);
+}
+
+// A batch or group norm, or its gradient, of images whose channels are innermost; V of them lie at an aligned
+// address.
+template <class T, int V> static int image_norms(const place_t &at, const tensor_call_t *c, void *scratch) {
+    typedef class_t<T> C;
+    const bool back = c->row->id == NN_OP_GROUP_NORM_BACKWARD;
+    const norm_args_t a(c, back);
+    const pieces_t p = pieces_last(c->p->group_norm, V);
+    const planes_t &s = p.p;
+    const unsigned lanes = tile_lanes(s.channels, V), high = THREADS / lanes;
+    const int64_t tiles = (s.channels + lanes * V - 1) / (lanes * V), runs = s.items * p.parts * tiles;
+    const int64_t columns = least<int64_t>(s.items * tiles, 65535), rows = (s.n + high - 1) / high;
+    const int64_t at_once = most<int64_t>((int64_t)at.limits.sms * at.limits.blocks_per_sm / columns, 1);
+    const grid_t by_run = {grid_for(at, runs, 1), dim3(lanes, high)};
+    const grid_t by_pixel = {dim3((unsigned)least(rows, at_once), (unsigned)columns), dim3(lanes, high)};
+    const grid_t statistics = blocks_for(at, s.rows);
+    const bool small = small_last<T>(at, s);
+    const T *x = (const T *)a.x->data, *dy = (const T *)a.dy->data;
+    const C *w = (const C *)a.weight->data;
+    C *mean = (C *)a.mean->data, *rstd = (C *)a.rstd->data;
+    if (!back && small) {
+        return launch(at, statistics, plane_norm<T>, s, a.y->data, mean, rstd, a.variance->data, x, w,
+                      a.bias->data, (C)c->p->group_norm.eps);
+    }
+    if (!back) {
+        int code = launch(at, by_run, pixel_moments<T, V>, p, scratch, x);
+        if (!code) {
+            code = launch(at, statistics, join_moments<C>, p, mean, rstd, a.variance->data, scratch,
+                          (C)c->p->group_norm.eps);
+        }
+        if (code) { return code; }
+        return launch(at, by_pixel, pixel_norm<T, V>, s, tiles, a.y->data, x, mean, rstd, w, a.bias->data);
+    }
+
+    pair_t<C> *sums = (pair_t<C> *)scratch, *means = sums + p.all;
+    const bool pieces = !small || a.dweight->numel;
+    int code = pieces ? launch(at, by_run, pixel_sums<T, V>, p, sums, dy, x, mean, rstd) : 0;
+    if (!code && a.dx->numel && small) {
+        code = launch(at, statistics, plane_norm_backward<T>, s, a.dx->data, dy, x, mean, rstd, w);
+    } else if (!code && a.dx->numel) {
+        code = launch(at, statistics, join_sums<C>, p, means, sums, w);
+        if (!code) {
+            code = launch(at, by_pixel, pixel_norm_backward<T, V>, s, tiles, a.dx->data, dy, x, mean, rstd,
+                          w, means);
+        }
+    }
+    if (code || !a.dweight->numel) { return code; }
+    const unsigned wide = tile_lanes(s.channels, 1);
+    return launch(at, {grid_for(at, s.channels, wide), dim3(wide, THREADS / wide)}, join_channels<C>, p,
+                  a.dweight->data, a.dbias->data, sums);
 }
 
 // ------------------------------------------------------------------------------
@@ -11720,7 +12025,8 @@ template <class T> static int piece_norms(const place_t &at, tensor_call_t *c, c
         code = launch(at, rows, piece_norm_backward<T>, p, a.dx->data, dy, x, mean, rstd, w, means);
     }
     if (code || !a.dweight->numel) { return code; }
-    return launch(at, {channels, THREADS}, join_channels<C>, p, a.dweight->data, a.dbias->data, sums);
+    return launch(at, {channels, dim3(1, THREADS)}, join_channels<C>, p, a.dweight->data, a.dbias->data,
+                  sums);
 }
 
 template <class T> static int plane_norms(const place_t &at, tensor_call_t *c) {
@@ -11784,6 +12090,36 @@ static bool norms_halves(const tensor_call_t *c) {
 
 static int native_norm(const place_t &at, tensor_call_t *c);
 static bool innermost(const tensor_arg_t &a);
+
+// Whether the images of a batch or group norm have channels innermost, and dtypes that image_norms takes.
+static bool norms_images(const tensor_call_t *c) {
+    const int id = c->row->id;
+    if (id != NN_OP_BATCH_NORM && id != NN_OP_GROUP_NORM && id != NN_OP_GROUP_NORM_BACKWARD) { return false; }
+    const norm_args_t n(c, is_gradient_of_norm(c));
+    const tensor_arg_t *images[4] = {n.x, n.y, n.dy, n.dx};
+    const tensor_arg_t *small[7] = {n.weight, n.bias, n.mean, n.rstd, n.dweight, n.dbias, n.variance};
+    const int wide = n.x->dtype == TENSOR_F64 ? (int)TENSOR_F64 : (int)TENSOR_F32;
+    bool fit = !n.x->contiguous && n.x->numel && c->p->group_norm.channels <= INT32_MAX;
+    for (const tensor_arg_t *a : images) {
+        fit = fit && (!a->data || !a->numel || (a->dtype == n.x->dtype && innermost(*a)));
+    }
+    for (const tensor_arg_t *a : small) {
+        fit = fit && (!a->data || (a->contiguous && a->dtype == wide));
+    }
+    return fit;
+}
+
+template <class T> static int image_norms_by_width(const place_t &at, const tensor_call_t *c) {
+    constexpr int V = lanes_of<T>;
+    const norm_args_t n(c, is_gradient_of_norm(c));
+    bool packs = c->p->group_norm.channels % V == 0;
+    for (const tensor_arg_t *a : {n.x, n.y, n.dy, n.dx}) {
+        packs = packs && aligned16((const char *)a->data);
+    }
+    scratch_t scratch(c, packs ? image_norms_scratch<T, V>(at, c) : image_norms_scratch<T, 1>(at, c));
+    if (scratch.code) { return scratch.code; }
+    return packs ? image_norms<T, V>(at, c, scratch.at) : image_norms<T, 1>(at, c, scratch.at);
+}
 
 // Gradients of weight and bias alone, of images whose channels are innermost, by statistics that are given.
 static bool sums_channels(const tensor_call_t *c) {
@@ -11888,6 +12224,9 @@ static int native_norm(const place_t &at, tensor_call_t *c) {
         twice = twice && (!a[k].data || a[k].dtype == TENSOR_F64);
     }
 
+    if (norms_images(c)) {
+        return by_float(a[0].dtype, [&](auto type) { return image_norms_by_width<TCU_TYPE(type)>(at, c); });
+    }
     const bool rows_of_halves = half && norms_halves(c);
     if ((half && !rows_of_halves) || !is_dense(c)) { return over_copies(at, c, true, native_norm); }
     single = single || rows_of_halves;

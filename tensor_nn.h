@@ -8097,13 +8097,16 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
                                     tensor_t **stat) {
     tensor_t *in[3];
 
-    // A plane of one element: with channels before items, the planes are those of all items together.
+    // A plane of one element: with channels before items, the planes are those of all items together. Lines
+    // that a device takes with channels innermost are images of width 1.
     int64_t transposed = !groups && x->ndim == 2, channels = x->dims[1];
-    if (groups) {
-        in[0] = nn__contiguous(x);
-    } else {
-        in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
+    int line = x->device && x->ndim == 3 && !(x->flags & TENSOR__CONTIGUOUS);
+    if (line) {
+        tensor_t *image = (tensor_unsqueeze)(x, 3);
+        line = TENSOR__(keeps_channels_last)(image);
+        if (line) { x = image; }
     }
+    in[0] = nn__image(transposed ? (tensor_mT)(x) : x);
     in[1] = nn__contiguous(w);
     in[2] = nn__contiguous(b);
     tensor__op_t o;
@@ -8130,6 +8133,7 @@ TENSOR__FN tensor_t *nn__plane_norm(tensor_t *x, tensor_t *w, tensor_t *b, int64
         stat[0] = o.out[1];
         stat[1] = o.out[3];
     }
+    if (line) { return nn__as(y, 3, x->dims[0], channels, x->dims[2], 0); }
     return transposed ? (tensor_mT)(y) : y;
 }
 

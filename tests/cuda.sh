@@ -274,6 +274,7 @@ run_nvcc() {
             }
             /^}/ && name ~ /pointwise_integersI[il]/ && !(load && (store || name ~ /Lb1E/)) { print name }
             /^}/ && name ~ /random_f32|piece_norm/ && !store { print name }
+            /^}/ && name ~ /pixel_[a-z_]*I[a-z0-9_]*Li[248]E/ && !(load && (store || name !~ /pixel_norm/)) { print name }
             /^}/ && name ~ /reduce_passI[f6]|reduce_columnsI[f6]/ && !load { print name }
             /^}/ { name = "" }' "$out/ptx/tensor_cuda.ptx")
         echo "without 16-byte accesses:"

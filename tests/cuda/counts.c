@@ -143,6 +143,13 @@ static void more_rows(const char *suffix) {
          tensor_batch_norm(x, tensor_detach(y), tensor_detach(y), y, y))
     BACK("batch_norm, eval, backward, weights fixed", x = image(); y = made(tensor_ones(16)),
          tensor_relu(tensor_batch_norm(x, y, y, y, y)))
+    BACK("group_norm backward", x = image(); y = scale(), tensor_group_norm(x, 4, y, y))
+    ROW("group_norm, channels last", x = tensor_channels_last(image()), tensor_group_norm(x, 4))
+    BACK("group_norm backward, channels last", x = tensor_channels_last(image()); y = scale(),
+         tensor_group_norm(x, 4, y, y))
+    ROW("group_norm of 16 channels, channels last", x = tensor_channels_last(image()), tensor_group_norm(x, 1))
+    ROW("instance_norm, channels last", x = tensor_channels_last(image()), tensor_instance_norm(x))
+    ROW("group_norm of 2 large groups", x = made(tensor_randn(2, 4, 64, 64)), tensor_group_norm(x, 1))
     ROW("conv2d, channels last", x = tensor_channels_last(image()); y = made(tensor_randn(16, 16, 3, 3)),
         tensor_conv2d(x, y, NULL, .padding = 1))
     BACK("conv2d backward, channels last",

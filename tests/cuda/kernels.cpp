@@ -1343,6 +1343,90 @@ static void fast_paths() {
         tensor_scope_end(scope);
     }
 }
+// Group, instance and batch norm of images, volumes and lines with channels innermost: one launch where statistics are
+// small, else three, and back as many and for weights one or two more. They copy nothing, keep the layout, and give the same
+// bits in any number of blocks; groups of one channel and of all, channels that no pack divides, tiles of channels that end
+// within one, addresses between packs.
+static void norms_of_last() {
+    static const int64_t cases[][7] = {{4, 2, 8, 5, 7, 0, 2}, {4, 2, 6, 5, 7, 0, 6}, {4, 3, 5, 4, 3, 0, 1}, {4, 1, 64, 9, 9, 0, 8},
+                                       {5, 2, 12, 3, 4, 5, 3}, {4, 2, 4, 40, 44, 0, 2}, {4, 1, 264, 9, 9, 0, 4}, {4, 2, 33, 1, 9, 0, 3},
+                                       {3, 3, 8, 13, 0, 0, 2}, {3, 2, 7, 5, 0, 0, 7}, {4, 2, 24, 6, 5, 0, 0}, {3, 4, 5, 6, 0, 0, 0}};
+    for (int dtype : {TENSOR_F32, TENSOR_F64, TENSOR_F16, TENSOR_BF16}) {
+        for (int form = 0; form < 12 * 4; form++) {
+            tensor_scope_t scope = tensor_scope_begin();
+            const int64_t *dims = &cases[form / 4][1], channels = dims[1], groups = cases[form / 4][6];
+            const int ndim = (int)cases[form / 4][0], affine = form % 4;            // 3: both, of a view behind another item
+            const bool low = dtype == TENSOR_F16 || dtype == TENSOR_BF16, view = affine == 3, instance = groups == channels;
+            const tensor_dtype_t small = low ? TENSOR_F32 : (tensor_dtype_t)dtype;
+            int64_t sizes[5], order[5] = {0, ndim - 1, 1, 2, 3};
+            sizes[0] = dims[0] + view;
+            for (int k = 1; k < ndim; k++) { sizes[k] = k == ndim - 1 ? channels : dims[k + 1]; }
+            tensor_p base = (tensor_to)((tensor_add_scalar)((tensor_randn_n)(sizes, ndim), 2), (tensor_dtype_t)dtype);
+            tensor_p from[3] = {base, (tensor_to)((tensor_rand_n)(&channels, 1), small), (tensor_to)((tensor_randn_n)(&channels, 1), small)};
+            tensor_p g = (tensor_to)((tensor_randn_n)(sizes, ndim), (tensor_dtype_t)dtype), y[3], dx[3][3], twice[2];
+            const int inputs = affine > 1 ? 3 : 1 + affine;
+            for (int k = 0; k < 3; k++) {               // the CPU, the device, the device with fewer blocks
+                tensor_p in[3], grad = k ? (tensor_to)(g, TENSOR_CUDA) : g, leaf;
+                for (int i = 0; i < 3; i++) { in[i] = k ? (tensor_to)(from[i], TENSOR_CUDA) : from[i]; }
+                for (tensor_p *image : {&in[0], &grad}) {
+                    if (!k && low) { *image = (tensor_to)(*image, TENSOR_F32); }
+                    *image = (tensor_permute_n)(*image, order, ndim);
+                    if (view) { *image = (tensor_narrow)(*image, 0, 1, dims[0]); }
+                    if (!k) { *image = (tensor_contiguous)(*image); }
+                }
+                for (int i = 0; i < inputs; i++) { in[i] = (tensor_requires_grad_)((tensor_detach)(in[i]), 1); }
+                leaf = in[0];
+                tcu::limits.sms = k == 2 ? 2 : 132;
+                tensor_cuda_synchronize(TENSOR_CUDA);
+                const long begin = cusim::counts.launches;
+                if (instance) {
+                    tensor_instance_norm_args_t a = tensor_instance_norm_defaults();
+                    a.x = leaf, a.weight = inputs > 1 ? in[1] : nullptr, a.bias = inputs > 2 ? in[2] : nullptr;
+                    y[k] = (tensor_instance_norm_with)(a);
+                } else if (groups) {
+                    tensor_group_norm_args_t a = tensor_group_norm_defaults();
+                    a.x = leaf, a.groups = groups, a.weight = inputs > 1 ? in[1] : nullptr, a.bias = inputs > 2 ? in[2] : nullptr;
+                    y[k] = (tensor_group_norm_with)(a);
+                } else {
+                    tensor_batch_norm_args_t a = tensor_batch_norm_defaults();
+                    a.x = leaf, a.weight = inputs > 1 ? in[1] : nullptr, a.bias = inputs > 2 ? in[2] : nullptr, a.training = 1;
+                    y[k] = (tensor_batch_norm_with)(a);
+                }
+                tensor_cuda_synchronize(TENSOR_CUDA);
+                const long there = cusim::counts.launches;
+                CHECK((tensor_autograd_grad)(&y[k], 1, &grad, in, inputs, dx[k], TENSOR_RETAIN_GRAPH) == 0);
+                tensor_cuda_synchronize(TENSOR_CUDA);
+                const long back = cusim::counts.launches;
+                if (k) {
+                    const int64_t each = groups ? channels / groups : 1, size = low ? 2 : dtype == TENSOR_F32 ? 4 : 8;
+                    const bool one = each * size >= 32 && each * (tensor_numel(leaf) / dims[0] / channels) <= 4096;
+                    const long most = inputs == 1 ? 0 : one ? 2 : 1;
+                    const bool good = there - begin == (one ? 1 : 3) && back - there == (one ? 1 : 3) + most;
+                    if (!good) { std::printf("norm of last, form %d: %ld and %ld launches\n", form, there - begin, back - there); }
+                    CHECK(good && tensor_is_channels_last(y[k]) && tensor_is_channels_last(dx[k][0]));
+                    CHECK(tensor_dtype(y[k]) == (tensor_dtype_t)dtype && tensor_ndim(y[k]) == ndim);
+                }
+                if (k < 2 && !low && affine < 3) {
+                    tensor_p d, s;
+                    CHECK((tensor_autograd_grad)(&y[k], 1, &grad, &leaf, 1, &d, TENSOR_CREATE_GRAPH) == 0);
+                    s = (tensor_sum)((tensor_square)(d));
+                    CHECK((tensor_autograd_grad)(&s, 1, nullptr, &leaf, 1, &twice[k], 0) == 0);
+                }
+            }
+            tcu::limits.sms = 132;
+            const double close = dtype == TENSOR_F64 ? 1e-11 : dtype == TENSOR_F32 ? 2e-5 : dtype == TENSOR_F16 ? 4e-3 : 3e-2;
+            bool good = same(y[1], (tensor_to)(y[0], (tensor_dtype_t)dtype), close) && tensor_equal(y[1], y[2]);
+            for (int i = 0; i < inputs; i++) {
+                tensor_p want = i ? dx[0][i] : (tensor_to)(dx[0][i], (tensor_dtype_t)dtype);
+                good = same(dx[1][i], want, i && low ? 1e-4 : close) && tensor_equal(dx[1][i], dx[2][i]) && good;
+            }
+            if (!low && affine < 3) { good = same(twice[1], twice[0], dtype == TENSOR_F64 ? 1e-9 : 2e-3) && good; }
+            if (!good) { std::printf("norm of last, form %d of dtype %d\n", form, dtype); }
+            CHECK(good);
+            tensor_scope_end(scope);
+        }
+    }
+}
 // Dropout, pools and cross entropy read and write halves as they are. The mask is f32's; so is the loss, whose only number is
 // rounded at the end: rows, their sum, the rounding; back, the rounding's gradient and the rows.
 static void halves() {
@@ -1886,6 +1970,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     attention_by_parts();
     if (ALL_ROWS) { long_rows(); }
     if (ALL_ROWS) { halves(); }
+    if (ALL_ROWS) { norms_of_last(); }
     doors();
     sources();
 #endif
