@@ -636,13 +636,13 @@ static void attention_parts(void) {
         const int way = i % 6 % 4, seen = i % 6 == 4, more = i % 6 == 5;
         const int64_t size = i / 6 == 3 ? 4 : 16;       // rows of 16 are whole lines of the caches
         tensor_t *leaf = tensor_requires_grad_(tensor_randn(2, lengths[i / 6], 9 * size), 1), *part[3];
-        tensor_t *x = tensor_mul_scalar(leaf, 1), *g = tensor_randn(2, 3, lengths[i / 6], size), *y, *alone[3];
+        tensor_t *g = tensor_randn(2, 3, lengths[i / 6], size), *x = tensor_mul_scalar(leaf, 1), *alone[3];
         for (int k = 0; k < 3; k++) {
             part[k] = cut(x, way, k);
             alone[k] = tensor_requires_grad_(tensor_detach(part[k]), 1);
         }
         if (seen) { tensor_retain_grad(part[1]); }
-        y = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = i % 2);
+        tensor_t *y = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = i % 2);
         if (more) { y = tensor_add(y, part[2]); }
         calls_between = 0;
         tensor_profiler_set(&hears);
