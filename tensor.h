@@ -31411,41 +31411,48 @@ TENSOR__FN tensor_t *tensor__view_again(tensor_t *x, const tensor__node_t *n) {
                                                               : TENSOR__POISON;
 }
 
-// Whether n > 1 views of a new tensor lie alike, with rows of neighbours, and are all its elements, once.
+// How far n > 1 views of a new tensor are apart that lie alike, the first one at its begin. 0 = they do not
+TENSOR__FN int64_t tensor__parts_apart(tensor_t *const *part, int n) {
+    const tensor_t *a = part[0];
+    int64_t last = 0, seen = 0;
+    for (int k = 0; k < n; k++) {
+        if (!tensor__same_shape(part[k], a)) { return 0; }
+        if (memcmp(part[k]->strides, a->strides, a->ndim * sizeof *a->strides)) { return 0; }
+        if (part[k]->offset > last) { last = part[k]->offset; }
+    }
+    int64_t apart = last / (n - 1);
+    for (int k = 0; k < n; k++) {
+        if (!apart || part[k]->offset % apart) { return 0; }
+        seen |= (int64_t)1 << part[k]->offset / apart;
+    }
+    return seen == ((int64_t)1 << n) - 1 ? apart : 0;
+}
+
+// Whether they are all elements of the tensor, each once, with rows of neighbours: each dim, and that of the
+// parts, begins where smaller ones end.
 TENSOR__FN int tensor__parts_fill(const tensor_t *whole, tensor_t *const *part, int n) {
     const tensor_t *a = part[0];
-    int64_t first = a->offset, last = a->offset, seen = 0, step = 1;
-    for (int k = 1; k < n; k++) {
-        int64_t at = part[k]->offset;
-        first = at < first ? at : first;
-        last = at > last ? at : last;
-        if (!tensor__same_shape(part[k], a)) { return 0; }
-        for (int d = 0; d < a->ndim; d++) {
-            if (part[k]->strides[d] != a->strides[d]) { return 0; }
-        }
+    int64_t size[TENSOR_MAX_DIMS + 1], stride[TENSOR_MAX_DIMS + 1], step = 1;
+    int ndim = a->ndim, left = ndim + 1;
+    stride[ndim] = tensor__parts_apart(part, n);
+    size[ndim] = n;
+    if (!stride[ndim] || !ndim || a->strides[ndim - 1] != 1) { return 0; }
+    for (int d = 0; d < ndim; d++) {
+        size[d] = a->dims[d];
+        stride[d] = a->strides[d];
     }
-    int64_t apart = (last - first) / (n - 1);
-    if (!apart || !a->ndim || a->strides[a->ndim - 1] != 1) { return 0; }
-    for (int k = 0; k < n; k++) {
-        int64_t at = part[k]->offset - first;
-        if (at % apart) { return 0; }
-        seen |= (int64_t)1 << at / apart;
-    }
-    if (seen != ((int64_t)1 << n) - 1) { return 0; }
-
-    // Dense: each dim, and that of the parts, begins where the smaller ones end.
-    int left = (2 << a->ndim) - 1;
-    for (int found = 1; left && found;) {
+    for (int found = 1; found;) {
         found = 0;
-        for (int d = 0; d <= a->ndim; d++) {
-            int64_t size = d < a->ndim ? a->dims[d] : n, stride = d < a->ndim ? a->strides[d] : apart;
-            if (!(left >> d & 1) || (size != 1 && stride != step)) { continue; }
-            step *= size;
-            left &= ~(1 << d);
-            found = 1;
+        for (int d = 0; d <= ndim; d++) {
+            if (size[d] != 1 && stride[d] != step) { continue; }
+            found += size[d] != 0;
+            left -= size[d] != 0;
+            step *= size[d] ? size[d] : 1;
+            size[d] = 0;
+            stride[d] = -1;
         }
     }
-    return !left && first == 0 && step == whole->numel;
+    return !left && step == whole->numel;
 }
 
 // Where the first n inputs are views that together are another value, element by element: a tensor for the

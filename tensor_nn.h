@@ -12136,7 +12136,7 @@ typedef struct nn__attention_t {
     double scale;
     size_t es;
     char *scratch;
-    tensor__past_fn *past;              // of gradients whose rows are far apart, NULL = sums are in their place
+    tensor__past_fn *past;              // of gradients whose rows are far apart; NULL = sums are in place
     // bytes: a block of scores, a transposed head, a GEMM, a head's gradient of keys or values that is summed
     // apart, a worker
     uint64_t tile, transposed, gemm, sums, worker;
@@ -12406,8 +12406,8 @@ TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
     }
 }
 
-// Some gradients of the keys that no query sees, which are from `keys` on. Their rows are neighbours: gradients
-// that are parts of one tensor are of as many keys as queries.
+// Some gradients of the keys that no query sees, which are from `keys` on. Their rows are neighbours:
+// gradients that are parts of one tensor are of as many keys as queries.
 TENSOR__FN void nn__attention_clear(void *arg, int64_t task, int worker) {
     const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
     const nn__attention_t *v = b->v;
