@@ -4743,6 +4743,7 @@ typedef struct tensor__text_t { char *p; size_t room, length; } tensor__text_t;
 
 typedef struct tensor__crew_t tensor__crew_t;       // threads in the background
 enum { TENSOR__KEPT = 4096 };
+typedef void tensor__past_fn(float *y, const float *x, int64_t n);
 
 // The private functions that tensor_nn.h and backends may call, as TENSOR__(name): result, name, parameters.
 // tensor__name is such a function. A file without the implementation reaches it through a struct that
@@ -4767,6 +4768,8 @@ enum { TENSOR__KEPT = 4096 };
     X(void, parallel, (int64_t ntasks, tensor__task_fn fn, void *arg)) \
     X(int, share_count, (void)) \
     X(int, thread_count, (void)) \
+    /* writes rows of a past the caches, in whole lines; n = 0 ends a series. NULL = it cannot be done */ \
+    X(tensor__past_fn *, past_caches, (const tensor_arg_t *a)) \
     /* the next stage of a loop over calls of parallel: for (i = -1; next_stage(&i) && i < n;) */ \
     X(int, next_stage, (int64_t *i)) \
     /* parallel, one task after the other */ \
@@ -4834,6 +4837,9 @@ enum { TENSOR__KEPT = 4096 };
     X(tensor__node_t *, grad_alone, (const tensor__grad_t *g, int k)) \
     /* adds gx to the gradient of an output of n. -> 0 = failed, raised */ \
     X(int, grad_give, (tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx)) \
+    /* a tensor for the gradient of the value that the first n inputs are views of, and its parts, which */ \
+    /* are theirs; it goes to the edge *to. NULL = they are not all of one value */ \
+    X(tensor_t *, grad_whole, (const tensor__grad_t *g, int n, tensor_t **part, const tensor__edge_t **to)) \
     /* what has already come to where the gradient of input k goes, if that may be added to it in place; */ \
     /* NULL = nothing, or it may not */ \
     X(tensor_t *, grad_there, (const tensor__grad_t *g, int k)) \
@@ -17890,6 +17896,17 @@ TENSOR__FN void tensor__iter_run(tensor__iter_t *it) {
         }
         tensor__parallel((it->numel + it->grain - 1) / it->grain, tensor__iter_task, it);
     }
+}
+
+// The kernel that writes rows of a past the caches, of which each is whole lines. NULL = there is none
+TENSOR__FN tensor__past_fn *tensor__past_caches(const tensor_arg_t *a) {
+    tensor_context_t *ctx = tensor__self()->ctx;
+    tensor__isa_of(ctx);
+    const tensor__isa_t *isa = ctx->plain;
+    int fits = isa && isa->bypasses && a->dtype == TENSOR_F32 && (uintptr_t)a->data % 64 == 0;
+    for (int d = 0; d + 1 < a->ndim; d++) { fits = fits && a->strides[d] % 16 == 0; }
+    fits = fits && a->ndim && a->strides[a->ndim - 1] == 1 && a->dims[a->ndim - 1] % 16 == 0;
+    return fits ? TENSOR__DO(isa, bypass) : NULL;
 }
 
 // ------------------------------------------------------------------------------
@@ -31411,6 +31428,112 @@ TENSOR__FN tensor__node_t *tensor__grad_alone(const tensor__grad_t *g, int k) {
 TENSOR__FN int tensor__grad_give(tensor__grad_t *g, tensor__node_t *n, int output, tensor_t *gx) {
     tensor__slot_t *s = tensor__pass_slot(g->th, g->run, n);
     return s && tensor__accumulate(g->th, &s->g[output], gx, 0);
+}
+
+// Whether n only tells where elements of its input lie, and nothing looks at its gradient.
+TENSOR__FN int tensor__only_views(const tensor__node_t *n) {
+    int id = n->row->id;
+    return n->row->family == TENSOR_FAMILY_VIEW && !n->extra &&
+           (id == TENSOR_OP_RESHAPE || id == TENSOR_OP_PERMUTE || id == TENSOR_OP_SLICE);
+}
+
+enum { TENSOR__VIEWS_DEEP = 8 };        // views between a value and an input that it is read by
+
+// The edge behind the views that input k is made by. list gets them, the last one first.
+TENSOR__FN const tensor__edge_t *tensor__behind_views(const tensor__grad_t *g, int k,
+                                                      const tensor__node_t **list, int *count) {
+    const tensor__edge_t *e = &g->node->edge[k];
+    int n = 0;
+    for (; e->node && n < TENSOR__VIEWS_DEEP && tensor__only_views(e->node); e = &e->node->edge[0]) {
+        list[n++] = e->node;
+    }
+    *count = n;
+    return e;
+}
+
+// Of x the view that n made of its input. -> POISON: that takes a copy
+TENSOR__FN tensor_t *tensor__view_again(tensor_t *x, const tensor__node_t *n) {
+    const tensor__meta_t *y = &n->out[0];
+    int64_t strides[TENSOR_MAX_DIMS];
+    if (n->row->id == TENSOR_OP_SLICE) {
+        const tensor_slice_params_t *p = &n->p->slice;
+        return tensor__slice(x, (int)p->dim, p->start, p->step, y->dims[p->dim]);
+    }
+    if (n->row->id == TENSOR_OP_PERMUTE) { return (tensor_permute_n)(x, n->p->permute.dims, y->ndim); }
+    return tensor__view_strides(x, y->dims, y->ndim, strides) ? (tensor_reshape_n)(x, y->dims, y->ndim)
+                                                              : TENSOR__POISON;
+}
+
+// How far n > 1 views of a new tensor are apart that lie alike, the first one at its begin. 0 = they do not
+TENSOR__FN int64_t tensor__parts_apart(tensor_t *const *part, int n) {
+    const tensor_t *a = part[0];
+    int64_t last = 0, seen = 0;
+    for (int k = 0; k < n; k++) {
+        if (!tensor__same_shape(part[k], a)) { return 0; }
+        if (memcmp(part[k]->strides, a->strides, a->ndim * sizeof *a->strides)) { return 0; }
+        if (part[k]->offset > last) { last = part[k]->offset; }
+    }
+    int64_t apart = last / (n - 1);
+    for (int k = 0; k < n; k++) {
+        if (!apart || part[k]->offset % apart) { return 0; }
+        seen |= (int64_t)1 << part[k]->offset / apart;
+    }
+    return seen == ((int64_t)1 << n) - 1 ? apart : 0;
+}
+
+// Whether they are all elements of the tensor, each once, with rows of neighbours: each dim, and that of the
+// parts, begins where smaller ones end.
+TENSOR__FN int tensor__parts_fill(const tensor_t *whole, tensor_t *const *part, int n) {
+    const tensor_t *a = part[0];
+    int64_t size[TENSOR_MAX_DIMS + 1], stride[TENSOR_MAX_DIMS + 1], step = 1;
+    int ndim = a->ndim, left = ndim + 1;
+    stride[ndim] = tensor__parts_apart(part, n);
+    size[ndim] = n;
+    if (!stride[ndim] || !ndim || a->strides[ndim - 1] != 1) { return 0; }
+    for (int d = 0; d < ndim; d++) {
+        size[d] = a->dims[d];
+        stride[d] = a->strides[d];
+    }
+    for (int found = 1; found;) {
+        found = 0;
+        for (int d = 0; d <= ndim; d++) {
+            if (size[d] != 1 && stride[d] != step) { continue; }
+            found += size[d] != 0;
+            left -= size[d] != 0;
+            step *= size[d] ? size[d] : 1;
+            size[d] = 0;
+            stride[d] = -1;
+        }
+    }
+    return !left && step == whole->numel;
+}
+
+// Where the first n inputs are views that together are another value, element by element: a tensor for the
+// gradient of that value, and its views for the gradients of the inputs. The one who fills them gives the
+// whole to the edge *to instead, and no gradient goes through the views. NULL = they are not, or the views
+// have to see their gradients.
+TENSOR__FN tensor_t *tensor__grad_whole(const tensor__grad_t *g, int n, tensor_t **part,
+                                        const tensor__edge_t **to) {
+    const tensor__node_t *list[TENSOR__VIEWS_DEEP];
+    int count;
+    if (g->create || g->run->inputs || g->run->anomaly || g->th->device) { return NULL; }
+    for (int k = 0; k < n; k++) {
+        const tensor__edge_t *e = tensor__behind_views(g, k, list, &count);
+        if (!e->node || !count || !tensor__needs(g, k)) { return NULL; }
+        if (k && (e->node != (*to)->node || e->output != (*to)->output)) { return NULL; }
+        *to = e;
+    }
+    const tensor__meta_t *m = &(*to)->node->out[(*to)->output];
+    if (m->dtype != g->node->in[0].dtype) { return NULL; }
+    tensor_t *whole = tensor__make(g->th, g->node->row->name, m->dtype, m->dims, m->ndim, 0);
+    for (int k = 0; k < n; k++) {
+        tensor__behind_views(g, k, list, &count);
+        for (part[k] = whole; count > 0 && part[k] != TENSOR__POISON; count--) {
+            part[k] = tensor__view_again(part[k], list[count - 1]);
+        }
+        if (part[k] == TENSOR__POISON) { return NULL; }
+    }
+    return tensor__parts_fill(whole, part, n) ? whole : NULL;
 }
 
 // Calls the node's gradient function on the device of the gradients that came to it: they fill g->gx.

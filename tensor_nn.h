@@ -12141,9 +12141,18 @@ typedef struct nn__attention_t {
     double scale;
     size_t es;
     char *scratch;
-    // bytes: a block of scores, a transposed head, a GEMM, a worker
-    uint64_t tile, transposed, gemm, worker;
+    tensor__past_fn *past;              // of gradients whose rows are far apart; NULL = sums are in place
+    // bytes: a block of scores, a transposed head, a GEMM, a head's gradient of keys or values that is summed
+    // apart, a worker
+    uint64_t tile, transposed, gemm, sums, worker;
 } nn__attention_t;
+
+// The kernel that writes the gradients past the caches, if their rows allow it and a block of scores has room
+// for one of queries.
+TENSOR__FN tensor__past_fn *nn__attention_past(const nn__attention_t *v) {
+    tensor__past_fn *past = v->e <= v->s ? TENSOR__(past_caches)(v->dq) : NULL;
+    return past && TENSOR__(past_caches)(v->dk) && TENSOR__(past_caches)(v->dv) ? past : NULL;
+}
 
 TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     int back = c->row->id == NN_OP_ATTENTION_BACKWARD;
@@ -12190,7 +12199,9 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
         v->transposed = nn__line((uint64_t)(sizes[4][1] * v->pitch) * 4);
     }
     v->tile = nn__line((uint64_t)bq * (uint64_t)v->s * v->es);
-    v->worker = (v->tile + v->transposed) * (back ? 2 : 1) + v->gemm;
+    v->past = back && !v->dk->contiguous ? nn__attention_past(v) : NULL;
+    v->sums = v->past ? nn__line((uint64_t)(v->s * sizes[4][1]) * v->es) : 0;
+    v->worker = (v->tile + v->transposed) * (back ? 2 : 1) + 2 * v->sums + v->gemm;
     if (!v->worker) { v->worker = nn__line(1); }    // nothing to compute, but addresses within it are formed
 }
 
@@ -12371,15 +12382,17 @@ TENSOR__FN int nn__cpu_attention(tensor_call_t *c) {
     return TENSOR_OK;
 }
 
-// y (+)= tileT b, rows t..t+n of b: what a block adds to the gradient of keys or values.
-TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, const tensor_arg_t *b,
-                                  const tensor_arg_t *y, int64_t head, int64_t t, int64_t n, int64_t keys,
-                                  int add, char *scratch) {
+// y (+)= tileT b, rows t..t+n of b: what a block adds to the gradient of keys or values, whose rows are at y,
+// so far apart.
+TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, const tensor_arg_t *b, char *y,
+                                  int64_t apart, int64_t head, int64_t t, int64_t n, int64_t keys, int add,
+                                  char *scratch) {
     tensor__gemm_t m = nn__product(keys, b->dims[b->ndim - 1], n);
     m.a = tile;
     m.ars = 1, m.acs = keys;
     m.b = nn__head(b, head, t);
-    m.c = nn__head(y, head, 0);
+    m.c = y;
+    m.crs = apart;
     m.accumulate = add;
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
@@ -12398,7 +12411,8 @@ TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
     }
 }
 
-// Some gradients of the keys that no query sees, which are from `keys` on.
+// Some gradients of the keys that no query sees, which are from `keys` on. Their rows are neighbours:
+// gradients that are parts of one tensor are of as many keys as queries.
 TENSOR__FN void nn__attention_clear(void *arg, int64_t task, int worker) {
     const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
     const nn__attention_t *v = b->v;
@@ -12408,8 +12422,20 @@ TENSOR__FN void nn__attention_clear(void *arg, int64_t task, int worker) {
     NN__DO(v->k, fill)(nn__head(v->dv, b->head, first), 0, n * v->ev);
 }
 
+// Writes rows t..t+n of a gradient that was summed apart to their place.
+TENSOR__FN void nn__attention_place(const nn__attention_t *v, const char *sums, const tensor_arg_t *y,
+                                    int64_t head, int64_t t, int64_t n) {
+    const int64_t size = y->dims[y->ndim - 1];
+    const float *from = (const float *)(const void *)sums;
+    for (int64_t i = t; i < t + n; i++, from += size) {
+        v->past((float *)(void *)nn__head(y, head, i), from, size);
+    }
+    v->past(NULL, NULL, 0);
+}
+
 // One head: with P recomputed and D = P (g vT - delta) scale, dv = PT g, dq = D k, dk = DT q. Blocks go from
-// the last one, which sees the most keys, to the first; where there are rounds, one of them in each.
+// the last one, which sees the most keys, to the first; where there are rounds, one of them in each. Rows
+// that are far apart are summed in the scratch until no block adds to them: each would be waited for.
 TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const nn__attention_t *v = (const nn__attention_t *)arg;
     char *p = v->scratch + v->worker * (uint64_t)worker, *d = p + v->tile, *scratch = d + v->tile;
@@ -12419,6 +12445,15 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
     const char *keyt = nn__attention_transposed(v, v->key, head, last, scratch);
     const char *vt = nn__attention_transposed(v, v->v, head, last, scratch + v->transposed);
     scratch += 2 * v->transposed;
+    const int apart = v->past && v->round < 0 && !v->parts;
+    char *dk = nn__head(v->dk, head, 0), *dv = nn__head(v->dv, head, 0);
+    int64_t dk_row = v->dk->strides[v->dk->ndim - 2], dv_row = v->dv->strides[v->dv->ndim - 2];
+    if (apart) {
+        dk = scratch + v->gemm;
+        dv = dk + v->sums;
+        dk_row = v->e;
+        dv_row = v->ev;
+    }
     nn__attention_block_t b;
     b.v = v;
     b.head = head;
@@ -12434,13 +12469,19 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         b.n = n;
         b.keys = keys;
         nn__attention_rows(&b, n, 2 * keys, nn__attention_attend_back);
-        nn__attention_sum(v, p, v->g, v->dv, head, t, n, keys, t < first, scratch);
-        nn__attention_sum(v, d, v->q, v->dk, head, t, n, keys, t < first, scratch);
+        nn__attention_sum(v, p, v->g, dv, dv_row, head, t, n, keys, t < first, scratch);
+        nn__attention_sum(v, d, v->q, dk, dk_row, head, t, n, keys, t < first, scratch);
+        if (apart && (v->causal || t == 0)) {
+            nn__attention_place(v, dv + t * v->ev * (int64_t)v->es, v->dv, head, t, keys - t);
+            nn__attention_place(v, dk + t * v->e * (int64_t)v->es, v->dk, head, t, keys - t);
+        }
         tensor__gemm_t m = nn__product(n, v->e, keys);
         m.a = d;
         m.b = nn__head(v->key, head, 0);
-        m.c = nn__at(v->dq, (head * v->t + t) * v->e);
+        m.c = apart ? p : nn__head(v->dq, head, t);
+        m.crs = apart ? v->e : v->dq->strides[v->dq->ndim - 2];
         nn__attention_product(v, &m, NULL, v->key, 0, scratch);
+        if (apart) { nn__attention_place(v, p, v->dq, head, t, n); }
     }
 }
 
@@ -12508,6 +12549,17 @@ TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
     nn__attention_saved(g, in);
     tensor__op_t o;
     if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) { return; }
+
+    // Query, key and value are often cut from one product: their gradients are written where its own is.
+    const tensor__edge_t *to = NULL;
+    tensor_t *whole = TENSOR__(grad_whole)(g, 3, o.out, &to);
+    if (whole) {
+        o.nout = 3;
+        if (TENSOR__(finish)(&o)->state != TENSOR__POISON_STATE) {
+            TENSOR__(grad_give)(g, to->node, to->output, whole);
+        }
+        return;
+    }
     for (int k = 0; k < 3; k++) { TENSOR__(result)(&o, in[1 + k]->dtype, in[1 + k]->dims, in[1 + k]->ndim); }
     nn__grad_end(&o, g, 3);
 }

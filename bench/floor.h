@@ -7,6 +7,7 @@
 // loops go through that memory itself and in that order, so what a cache has kept for the step it has kept for
 // them. Values between calls could stay in caches, and are not counted; calls of a group count as one.
 // Operations are those of products, convolutions, attention and recurrent layers; all others are not counted.
+// Of causal attention those of the scores that are not masked count: half of them need not be computed.
 // So no program reaches the floor of a step with many functions (tanh, exp) in it. The longer of all bytes
 // and all operations would be less than this: an optimizer waits for gradients, and has no products to do
 // while its memory comes.
@@ -137,6 +138,19 @@ static double floor_bytes(const floor_part_t *part, int n) {
     return bytes;
 }
 
+// The operations that a call needs. The library counts all scores of attention, as PyTorch does.
+static double floor_flops(const tensor_graph_call_t *call) {
+    const double flops = tensor_graph_flops(call);
+    const tensor_call_t *c = call->kernel;
+    if (strncmp(call->op, "scaled_dot_product_attention", 28) || !c->p->attention.is_causal) { return flops; }
+    const int back = !strcmp(call->op, "scaled_dot_product_attention_backward");
+    const tensor_arg_t *query = &c->arg[back], *key = query + 1;
+    const int64_t t = query->dims[query->ndim - 2], s = key->dims[key->ndim - 2];
+    int64_t seen = 0;
+    for (int64_t i = 0; i < t; i++) { seen += i < s ? i + 1 : s; }
+    return t * s ? flops * (double)seen / (double)(t * s) : 0;
+}
+
 // Lists the parts of the calls whose operations take no longer than a rate of bytes for each of them; 0 = of
 // all calls.
 static void floor_list(floor_t *f, tensor_graph_t *g, double bytes_per_flop) {
@@ -149,7 +163,7 @@ static void floor_list(floor_t *f, tensor_graph_t *g, double bytes_per_flop) {
         double flops = 0;
         do {
             floor_call(f, first, &call);
-            flops += tensor_graph_flops(&call);
+            flops += floor_flops(&call);
             call = tensor_graph_call(g, ++i);
         } while (i < n && group >= 0 && call.block_group == group);
         f->flops += flops;

@@ -612,6 +612,55 @@ static void attention_blocks(void) {
     }
 }
 
+static int calls_between;
+static void hear_call(void *user, const tensor_profiler_call_t *call) {
+    (void)user;
+    calls_between += !strcmp(call->op, "add") || !strcmp(call->op, "clone") || !strcmp(call->op, "fill");
+}
+static tensor_t *cut(tensor_t *x, int way, int k) {
+    const int64_t n = tensor_size(x, 1), heads = 3, size = tensor_size(x, 2) / 3 / heads;
+    if (way == 0) {
+        return tensor_select(tensor_permute(tensor_reshape(x, 2, n, 3, heads, size), 2, 0, 3, 1, 4), 0, k);
+    }
+    if (way == 3) { k = k < 2 ? 0 : 1; }                            // query and key are the same part
+    x = tensor_narrow(x, 2, (way == 2 ? 2 - k : k) * heads * size, heads * size);
+    return tensor_transpose(tensor_reshape(x, 2, n, heads, size), 1, 2);
+}
+
+// Query, key and value are parts of one product: their gradients are written where its own is, with the bits
+// that they have alone. Not if a part is seen, is taken twice, or not all are taken.
+static void attention_parts(void) {
+    static const tensor_profiler_t hears = {NULL, hear_call, NULL, NULL, NULL, NULL, NULL, NULL};
+    static const int64_t lengths[] = {1, 7, 33, 70, 300};
+    for (int i = 0; i < 30; i++) {
+        const int way = i % 6 % 4, seen = i % 6 == 4, more = i % 6 == 5;
+        const int64_t size = i / 6 == 3 ? 4 : 16;       // rows of 16 are whole lines of the caches
+        tensor_t *leaf = tensor_requires_grad_(tensor_randn(2, lengths[i / 6], 9 * size), 1), *part[3];
+        tensor_t *g = tensor_randn(2, 3, lengths[i / 6], size), *x = tensor_mul_scalar(leaf, 1), *alone[3];
+        for (int k = 0; k < 3; k++) {
+            part[k] = cut(x, way, k);
+            alone[k] = tensor_requires_grad_(tensor_detach(part[k]), 1);
+        }
+        if (seen) { tensor_retain_grad(part[1]); }
+        tensor_t *y = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = i % 2);
+        if (more) { y = tensor_add(y, part[2]); }
+        calls_between = 0;
+        tensor_profiler_set(&hears);
+        tensor_backward(tensor_sum(tensor_mul(y, g)));
+        tensor_profiler_set(NULL);
+        CHECK(more || (way == 3 || seen ? calls_between > 3 : calls_between <= 3));
+        y = tensor_scaled_dot_product_attention(alone[0], alone[1], alone[2], .is_causal = i % 2);
+        if (more) { y = tensor_add(y, alone[2]); }
+        tensor_backward(tensor_sum(tensor_mul(y, g)));
+        if (seen) { CHECK(tensor_equal(tensor_grad(part[1]), tensor_grad(alone[1]))); }
+        for (int k = 0; k < 3; k++) {
+            tensor_t *want = tensor_grad(alone[k]);
+            if (way == 3 && k < 2) { want = tensor_add(want, tensor_grad(alone[1 - k])); }
+            CHECK(tensor_equal(cut(tensor_grad(leaf), way, k), want));
+        }
+    }
+}
+
 static void multihead_attention_values(void) {
     nn_module_t *a = filled(
                     nn_multihead_attention(6, 2, .kdim = 5, .vdim = 4, .add_bias_kv = 1, .add_zero_attn = 1)),
@@ -1310,6 +1359,7 @@ int main(void) {
     RUN(attention_masks);
     RUN(attention_of_wide_values);
     RUN(attention_blocks);
+    RUN(attention_parts);
     RUN(multihead_attention_values);
     RUN(transformer_values);
     RUN(attention_edges);

@@ -140,6 +140,16 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const kit_call_t *c) 
     return 1;
 }
 
+// Does something with element e of each row j of a gradient.
+KIT_TEXT_FN void kit_each(kit_export_state_t *x, const kit_attention_t *v, const char *gradient,
+                          const kit_arg_t *a, const char *does) {
+    const long long n = a->dims[a->ndim - 1];
+    kit_word_t at = kit_element(a, "j", "e");
+    kit_for(x, "j", v->s);
+    kit_line(x, "for (int e = 0; e < %lld; e++) { %s[%s] %s; }", n, gradient, at.text, does);
+    kit_close(x, 1);
+}
+
 // With P computed again and D = P (g vT - delta) scale: dv = PT g, dq = D k, dk = DT q. The library adds
 // blocks of queries, from the last one to the first.
 KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t *c) {
@@ -156,8 +166,8 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t
     x->row = room > x->row ? room : x->row;
     kit_heads(x, &v);
     kit_line(x, "float *s = row, *d = row + %lld;", v.s);
-    kit_line(x, "for (int z = 0; z < %lld; z++) { dk[z] = 0; }", v.s * v.e);
-    kit_line(x, "for (int z = 0; z < %lld; z++) { dv[z] = 0; }", v.s * v.ev);
+    kit_each(x, &v, "dk", v.dk, "= 0");
+    kit_each(x, &v, "dv", v.dv, "= 0");
     if (blocks) {
         kit_line(x, "float *pk = d + %lld, *pv = pk + %lld;", v.s, v.s * v.e);
         kit_line(x, "for (int first = %lld; first >= 0; first -= %lld) {", (v.t - 1) / v.rows * v.rows,
@@ -173,7 +183,7 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t
     kit_word_t g = kit_element(v.g, "t", "e"), value = kit_element(v.v, "j", "e"),
                key = kit_element(v.k, "j", "e");
     kit_word_t query = kit_element(v.q, "t", "e");
-    kit_line(x, "float *to = dq + %lld * t, sum[K_LANES] = {0};", v.e);
+    kit_line(x, "float *to = dq + %lld * t, sum[K_LANES] = {0};", (long long)v.dq->strides[v.dq->ndim - 2]);
     kit_line(x, "double all = 0;");
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] = 0; }", v.e);
     kit_line(x, "if (lse[t] == -K_INF) { continue; }");
@@ -190,12 +200,16 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t
     kit_line(x, "s[j] = k_exp(s[j] * %s + -lse[t]);", scale.text);
     kit_line(x, "d[j] = s[j] * (f - (float)all) * %s;", scale.text);
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] += d[j] * k[%s]; }", v.e, key.text);
-    kit_line(x, "for (int e = 0; e < %lld; e++) { pv[%lld * j + e] += s[j] * g[%s]; }", v.ev, v.ev, g.text);
-    kit_line(x, "for (int e = 0; e < %lld; e++) { pk[%lld * j + e] += d[j] * q[%s]; }", v.e, v.e, query.text);
+    kit_line(x, "for (int e = 0; e < %lld; e++) { pv[%lld * j + e] += s[j] * g[%s]; }", v.ev,
+             blocks ? v.ev : (long long)v.dv->strides[v.dv->ndim - 2], g.text);
+    kit_line(x, "for (int e = 0; e < %lld; e++) { pk[%lld * j + e] += d[j] * q[%s]; }", v.e,
+             blocks ? v.e : (long long)v.dk->strides[v.dk->ndim - 2], query.text);
     kit_close(x, 2);
     if (blocks) {
-        kit_line(x, "for (int z = 0; z < %lld; z++) { dk[z] += pk[z]; }", v.s * v.e);
-        kit_line(x, "for (int z = 0; z < %lld; z++) { dv[z] += pv[z]; }", v.s * v.ev);
+        kit_word_t from = kit_word("+= pk[%lld * j + e]", v.e);
+        kit_each(x, &v, "dk", v.dk, from.text);
+        from = kit_word("+= pv[%lld * j + e]", v.ev);
+        kit_each(x, &v, "dv", v.dv, from.text);
         kit_close(x, 1);
     }
     kit_close(x, v.heads.ndim);
