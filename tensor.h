@@ -10002,9 +10002,14 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     r[1] = g.m;
     r[3] = g.n;
     r[5] = g.k;
-    if (TENSOR__K(gemm_is_dot)(&g)) {           // its pieces are rows
-        r[0] = job->piece * job->rows;
+    if (TENSOR__K(gemm_is_dot)(&g)) {           // its pieces are rows of chunks of k
+        int64_t high = (g.m - 1) / job->rows + 1;
+        r[0] = job->piece % high * job->rows;
         r[1] = TENSOR__MIN(r[0] + job->rows, g.m);
+        if (job->pieces > 1) {
+            r[4] = job->piece / high * TENSOR__GEMM_KD;
+            r[5] = TENSOR__MIN(r[4] + TENSOR__GEMM_KD, g.k);
+        }
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
         return;
     }
@@ -10132,7 +10137,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             job.pieces = (g->k + job.parts - 1) / job.parts / TENSOR__K(gemm_short)(&part) + 1;
             if (TENSOR__K(gemm_is_dot)(&part)) {
                 job.rows = 4;
-                job.pieces = (g->m - 1) / job.rows + 1;
+                job.pieces = ((g->m - 1) / job.rows + 1) * (part.k / TENSOR__GEMM_KD + 1);
             }
         }
         for (job.piece = 0; job.piece < job.pieces; job.piece++) {
@@ -10916,13 +10921,13 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double
 }
 
 // In time slices: rectangles of `rows` rows that take more than `most` multiply-adds in kc steps are cut into
-// shorter ones, of two tiles' columns.
+// shorter ones, of two tiles' columns. To begin a row takes as long as some of these.
 TENSOR__FN void tensor__gemm_shorten(tensor__gemm_cut_t *cut, const tensor__gemm_t *g, int64_t rows,
                                      int64_t kc, int64_t most, int mr, int nr) {
     int64_t high = (rows - 1) / cut->gm + 1, wide = (g->n - 1) / cut->gn + 1;
-    if (cut->per > 1 || (double)high * (double)wide * (double)kc <= (double)most) { return; }
+    if (cut->per > 1 || (double)high * ((double)wide * (double)kc + 128) <= (double)most) { return; }
     wide = TENSOR__MIN(wide, (int64_t)2 * nr);
-    high = TENSOR__MIN(most / (wide * kc) / mr + 1, high / mr + 1) * mr;
+    high = TENSOR__MIN(most / (wide * kc + 128) / mr + 1, high / mr + 1) * mr;
     cut->gm = (rows - 1) / high + 1;
     cut->gn = (g->n - 1) / wide + 1;
     cut->tasks = cut->gm * cut->gn * g->batch;
@@ -18117,8 +18122,8 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
 
-// transposed: rows and columns have changed places, the result is written transposed. sums: of all of C, where
-// time slices add k in pieces; else NULL.
+// transposed: rows and columns have changed places, the result is written transposed. sums: of all of C,
+// where time slices add k in pieces; else NULL.
 typedef struct tensor__dot_job_t {
     tensor__gemm_job_t job;
     int tiles, transposed;
@@ -22133,8 +22138,12 @@ typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MO
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    if (!r->time_slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
-    int64_t leaves = (int64_t)TENSOR__CHUNK / (each * leaf);
+    // products and logical ones, and elements that do not lie side by side, take some times as long
+    int fast = r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
+               r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
+    int64_t some = fast ? (int64_t)TENSOR__CHUNK : (int64_t)TENSOR__CHUNK / 4;
+    if (!r->time_slice || n * each <= (fast ? 4 : 1) * some) { return; }
+    int64_t leaves = some / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
     r->part = (tensor__acc_t *)r->time_slice->kept;
@@ -35110,7 +35119,8 @@ TENSOR__FN int tensor__time_slice_ready(tensor_graph_t *g, tensor__thread_t *th)
     return code;
 }
 
-// Runs a part of the tasks of a group that come next, one for each thread. -> code; *done: the group has ended
+// Runs a part of the tasks of a group that come next, one for each thread. -> code; *done: the group has
+// ended
 TENSOR__FN int tensor__time_slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__unit_t *s,
                                         int *done) {
     tensor__group_t *v = s->group;
