@@ -18275,14 +18275,14 @@ TENSOR__FN void tensor__dot_in_slices(tensor__dot_job_t *j) {
     j->job.g = &g;
     for (int64_t t = 0; t < all->batch * per; t++) {
         int64_t item = t / per, i = t % per / across * rows, y = t % across * columns;
-        int64_t c = j->transposed ? y * all->crs + i : i * all->crs + y;
+        int64_t down = j->transposed ? y : i, right = j->transposed ? i : y;
         const uint16_t *bias = (const uint16_t *)all->bias;
         g.m = TENSOR__MIN(all->m - i, rows);
         g.n = TENSOR__MIN(all->n - y, columns);
         g.a = (const uint16_t *)all->a + (all->aoff ? all->aoff[item] : 0) + i * all->ars;
         g.b = (const uint16_t *)all->b + (all->boff ? all->boff[item] : 0) + y * all->bcs;
-        g.c = (uint16_t *)all->c + (all->coff ? all->coff[item] : 0) + c;
-        g.bias = bias ? bias + (j->transposed ? i : y) : NULL;
+        g.c = (uint16_t *)all->c + (all->coff ? all->coff[item] : 0) + down * all->crs + right;
+        g.bias = bias ? bias + right : NULL;
         j->sums = (float *)(void *)((uint16_t *)(((uintptr_t)g.scratch + 63) & ~(uintptr_t)63) +
                                     (int64_t)tensor__dot_room(&g) * j->job.workers);
         j->job.r[1] = g.m;

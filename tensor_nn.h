@@ -14172,7 +14172,7 @@ TENSOR__FN void nn__cross_entropy_back_piece(void *arg, int64_t task, int worker
 TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__loss_job_t v;
     nn__cross_entropy_plan(&v, c, &c->arg[1]);
-    v.per = nn__per(v.rows, v.classes * 4 + 24);        // 24: to begin a row
+    v.per = nn__min(nn__per(v.rows, v.classes * 4), NN__PIECE / 2);
     if (!nn__long_rows(&v, 2, nn__cross_entropy_back_piece)) {
         nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     }
