@@ -18275,7 +18275,8 @@ TENSOR__FN void tensor__dot_in_slices(tensor__dot_job_t *j) {
     j->job.g = &g;
     for (int64_t t = 0; t < all->batch * per; t++) {
         int64_t item = t / per, i = t % per / across * rows, y = t % across * columns;
-        int64_t down = j->transposed ? y : i, right = j->transposed ? i : y;
+        int64_t down = j->transposed ? y : i;
+        int64_t right = j->transposed ? i : y;
         const uint16_t *bias = (const uint16_t *)all->bias;
         g.m = TENSOR__MIN(all->m - i, rows);
         g.n = TENSOR__MIN(all->n - y, columns);
