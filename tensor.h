@@ -9923,10 +9923,10 @@ TENSOR__FN void TENSOR__K(gemm_dot_products)(const tensor__gemm_t *g, const floa
     int64_t i, j, p, kb;
     // the first tiles fetch one column each of the next four; a single tile would have to wait
     int fetch = r[1] - r[0] >= 2 * TENSOR__DM ? 4 : 0;
-    for (p = 0; p < g->k; p += kb) {
+    for (p = r[4]; p < r[5]; p += kb) {
         int add = g->accumulate || p > 0;
         const float *bias = p == 0 && g->bias ? (const float *)g->bias : NULL;
-        kb = TENSOR__MIN(g->k - p, (int64_t)TENSOR__GEMM_KD);
+        kb = TENSOR__MIN(r[5] - p, (int64_t)TENSOR__GEMM_KD);
         // a single row fetches the four columns 32 KB ahead, as memory would wait for the sums
         int64_t ahead = 8192 / kb & ~(int64_t)3;
 
@@ -10021,9 +10021,14 @@ TENSOR__FN void TENSOR__K(gemm_part)(void *arg, int64_t task, int worker) {
     r[1] = g.m;
     r[3] = g.n;
     r[5] = g.k;
-    if (TENSOR__K(gemm_is_dot)(&g)) {           // its pieces are rows
-        r[0] = job->piece * job->rows;
+    if (TENSOR__K(gemm_is_dot)(&g)) {           // its pieces are rows of chunks of k
+        int64_t high = (g.m - 1) / job->rows + 1;
+        r[0] = job->piece % high * job->rows;
         r[1] = TENSOR__MIN(r[0] + job->rows, g.m);
+        if (job->pieces > 1) {
+            r[4] = job->piece / high * TENSOR__GEMM_KD;
+            r[5] = TENSOR__MIN(r[4] + TENSOR__GEMM_KD, g.k);
+        }
         TENSOR__K(gemm_dot_products)(&g, a, b, part, r);
         return;
     }
@@ -10151,7 +10156,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             job.pieces = (g->k + job.parts - 1) / job.parts / TENSOR__K(gemm_short)(&part) + 1;
             if (TENSOR__K(gemm_is_dot)(&part)) {
                 job.rows = 4;
-                job.pieces = (g->m - 1) / job.rows + 1;
+                job.pieces = ((g->m - 1) / job.rows + 1) * (part.k / TENSOR__GEMM_KD + 1);
             }
         }
         for (job.piece = 0; job.piece < job.pieces; job.piece++) {
@@ -10167,11 +10172,13 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
     job.shared = job.cut.tasks > 1 && g->batch == 1 && !TENSOR__K(gemm_is_dot)(g)
         && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
     int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
-    if (job.cut.tasks > 1 && tensor__share_count() > job.workers && !TENSOR__K(gemm_is_dot)(g)) {
-        kc = TENSOR__K(gemm_short)(g);  // done in time slices: short tasks
-    }
     int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
+    if (job.cut.tasks > 1 && tensor__share_count() > job.workers) {     // in time slices: short tasks
+        kc = TENSOR__K(gemm_is_dot)(g) ? (int64_t)TENSOR__GEMM_KD : TENSOR__K(gemm_short)(g);
+        tensor__gemm_shorten(&job.cut, g, mc, TENSOR__MIN(kc, g->k), (int64_t)V_N << 16, TENSOR__MR,
+                             TENSOR__NR);
+    }
     for (int64_t i = 0; i < g->m; i += mc) {
         for (int64_t p = 0; p < g->k; p += kc) {
             job.r[0] = i;
@@ -10225,10 +10232,11 @@ TENSOR__BETWEEN void TENSOR__K(gemm_f32)(const tensor__gemm_t *call) {
         } else {
             const float *a = (const float *)call->a, *b = (const float *)call->b;
             float *c = (float *)call->c;
-            int64_t r[4];
-            r[0] = r[2] = 0;
+            int64_t r[6];
+            r[0] = r[2] = r[4] = 0;
             r[1] = call->m;
             r[3] = call->n;
+            r[5] = call->k;
             if (call->aoff) { a += call->aoff[0]; }
             if (call->boff) { b += call->boff[0]; }
             if (call->coff) { c += call->coff[0]; }
@@ -10929,6 +10937,19 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double
             for (int64_t p = 0; p < k; p++) { dst[p * nr + i] = i < w ? src[p * rs + i * cs] : 0.0; }
         }
     }
+}
+
+// In time slices: rectangles of `rows` rows that take more than `most` multiply-adds in kc steps are cut into
+// shorter ones, of two tiles' columns. To begin a row takes as long as some of these.
+TENSOR__FN void tensor__gemm_shorten(tensor__gemm_cut_t *cut, const tensor__gemm_t *g, int64_t rows,
+                                     int64_t kc, int64_t most, int mr, int nr) {
+    int64_t high = (rows - 1) / cut->gm + 1, wide = (g->n - 1) / cut->gn + 1;
+    if (cut->per > 1 || (double)high * ((double)wide * (double)kc + 128) <= (double)most) { return; }
+    wide = TENSOR__MIN(wide, (int64_t)2 * nr);
+    high = TENSOR__MIN(most / (wide * kc + 128) / mr + 1, high / mr + 1) * mr;
+    cut->gm = (rows - 1) / high + 1;
+    cut->gn = (g->n - 1) / wide + 1;
+    cut->tasks = cut->gm * cut->gn * g->batch;
 }
 
 typedef struct {
@@ -17930,6 +17951,8 @@ enum {
     TENSOR__DOT_KC = 1024,      // k at a time
     TENSOR__DOT_NC = 512,       // columns of packed B: 1 MB of L2
     TENSOR__DOT_MC = 512,       // rows whose sums wait: 1 MB
+    TENSOR__DOT_SHORT = 256,    // k at a time in time slices, whose tasks have SHORT_C rows and columns
+    TENSOR__DOT_SHORT_C = 64,
     TENSOR__DOT_PANELS = 2 * 16 * TENSOR__DOT_KC
 };
 #define TENSOR__TARGET_DOT(more) \
@@ -18152,8 +18175,13 @@ TENSOR__FN TENSOR__TARGET_DOT(",amx-tile") void tensor__dot_close(int tiles) {
     if (tiles) { _tile_release(); }
 }
 
-// transposed: rows and columns have changed places, the result is written transposed.
-typedef struct tensor__dot_job_t { tensor__gemm_job_t job; int tiles, transposed; } tensor__dot_job_t;
+// transposed: rows and columns have changed places, the result is written transposed. sums: of all of C,
+// where time slices add k in pieces; else NULL.
+typedef struct tensor__dot_job_t {
+    tensor__gemm_job_t job;
+    int tiles, transposed;
+    float *sums;
+} tensor__dot_job_t;
 
 // What a worker needs, in elements: panels of A, a block of B, and the sums of a block of C, two elements
 // each, which wait while k advances.
@@ -18169,7 +18197,11 @@ TENSOR__FN uint64_t tensor__dot_room(const tensor__gemm_t *g) {
 
 TENSOR__FN uint64_t tensor__scratch_bf16(const tensor__gemm_t *g) {
     if (g->m <= 0 || g->n <= 0 || g->k <= 0 || g->batch <= 0) { return 0; }
-    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + 64;
+    uint64_t sums = 0;
+    if (tensor__share_count() > tensor__thread_count()) {
+        sums = 4 * tensor__dot_up(g->n, TENSOR__DOT_NC) * tensor__dot_up(g->m, TENSOR__DOT_MC);
+    }
+    return tensor__dot_room(g) * 2 * (uint64_t)tensor__thread_count() + sums + 64;
 }
 
 // Writes the 32 x 32 sums of one place to C; h rows and w columns of them are wanted.
@@ -18233,12 +18265,13 @@ TENSOR__FN void tensor__dot_rows(const tensor__dot_work_t *w, int64_t i0, int64_
     }
 }
 
-// Rows i0..i1 and n columns from jc of C, over all of k.
+// Rows i0..i1 and n columns from jc of C, over the job's k.
 TENSOR__FN void tensor__dot_block(const tensor__dot_work_t *w, int64_t i0, int64_t i1, int64_t jc,
                                   int64_t n) {
     const tensor__gemm_t *g = w->j->job.g;
-    for (int64_t p = 0; p < g->k; p += TENSOR__DOT_KC) {
-        int64_t k = TENSOR__MIN(g->k - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
+    const int64_t end = w->j->job.r[5];
+    for (int64_t p = w->j->job.r[4]; p < end; p += TENSOR__DOT_KC) {
+        int64_t k = TENSOR__MIN(end - p, (int64_t)TENSOR__DOT_KC), kt = (k + 31) / 32;
         for (int64_t y = 0; y < n; y += 32) {
             const uint16_t *b = w->b + p * g->brs + (jc + y) * g->bcs;
             tensor__dot_pack(1, k, (int)TENSOR__MIN(n - y, (int64_t)32), b, g->bcs, g->brs,
@@ -18262,7 +18295,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
     w.block = w.panels + TENSOR__DOT_PANELS;
     w.sums = (float *)(void *)(w.block + (int64_t)tensor__dot_up(g->k, TENSOR__DOT_KC) * w.wide);
     w.tile = tile;
-    w.waits = g->k > TENSOR__DOT_KC;
+    w.waits = j->sums || g->k > TENSOR__DOT_KC;
     tensor__dot_open(j->tiles);
     int64_t r[6];
 
@@ -18272,6 +18305,7 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
         w.b = (const uint16_t *)g->b + (g->boff ? g->boff[item] : 0);
         w.c = (uint16_t *)g->c + (g->coff ? g->coff[item] : 0);
         tensor__gemm_rect(&j->job, t % per, 32, 32, r);
+        if (j->sums) { w.sums = j->sums + r[0] * w.wide + r[2]; }
         int64_t rows = w.waits ? (int64_t)TENSOR__DOT_MC : r[1] - r[0];
         for (int64_t jc = r[2]; jc < r[3]; jc += TENSOR__DOT_NC) {
             int64_t n = TENSOR__MIN(r[3] - jc, (int64_t)TENSOR__DOT_NC);
@@ -18281,6 +18315,40 @@ TENSOR__FN void tensor__dot_task(void *arg, int64_t task, int worker) {
         }
     }
     tensor__dot_close(j->tiles);
+}
+
+// The same in time slices: blocks of C whose sums wait, in tasks of few rows, columns and steps of k.
+TENSOR__FN void tensor__dot_in_slices(tensor__dot_job_t *j) {
+    const tensor__gemm_t *all = j->job.g;
+    const int64_t rows = TENSOR__DOT_MC, columns = TENSOR__DOT_NC, across = (all->n + columns - 1) / columns;
+    const int64_t per = (all->m + rows - 1) / rows * across;
+    tensor__gemm_t g = *all;
+    g.batch = 1;
+    g.aoff = g.boff = g.coff = NULL;
+    j->job.g = &g;
+    for (int64_t t = 0; t < all->batch * per; t++) {
+        int64_t item = t / per, i = t % per / across * rows, y = t % across * columns;
+        int64_t down = j->transposed ? y : i;
+        int64_t right = j->transposed ? i : y;
+        const uint16_t *bias = (const uint16_t *)all->bias;
+        g.m = TENSOR__MIN(all->m - i, rows);
+        g.n = TENSOR__MIN(all->n - y, columns);
+        g.a = (const uint16_t *)all->a + (all->aoff ? all->aoff[item] : 0) + i * all->ars;
+        g.b = (const uint16_t *)all->b + (all->boff ? all->boff[item] : 0) + y * all->bcs;
+        g.c = (uint16_t *)all->c + (all->coff ? all->coff[item] : 0) + down * all->crs + right;
+        g.bias = bias ? bias + right : NULL;
+        j->sums = (float *)(void *)((uint16_t *)(((uintptr_t)g.scratch + 63) & ~(uintptr_t)63) +
+                                    (int64_t)tensor__dot_room(&g) * j->job.workers);
+        j->job.r[1] = g.m;
+        j->job.cut.gm = (g.m + TENSOR__DOT_SHORT_C - 1) / TENSOR__DOT_SHORT_C;
+        j->job.cut.gn = (g.n + TENSOR__DOT_SHORT_C - 1) / TENSOR__DOT_SHORT_C;
+        j->job.cut.tasks = j->job.cut.gm * j->job.cut.gn;
+        for (int64_t p = 0; p < g.k; p += TENSOR__DOT_SHORT) {
+            j->job.r[4] = p;
+            j->job.r[5] = TENSOR__MIN(p + TENSOR__DOT_SHORT, g.k);
+            tensor__parallel(j->job.cut.tasks, tensor__dot_task, j);
+        }
+    }
 }
 
 // C = A B (+ bias), all bf16; C is overwritten, not added to.
@@ -18309,10 +18377,11 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.job.r[1] = g.m;
     j.job.r[5] = g.k;
     j.job.cut = tensor__gemm_cut(&g, work < 4096 ? 1 : tensor__share_count(), 32, 32);
-    if (tensor__share_count() > j.job.workers && j.job.cut.gm * j.job.cut.gn > 1) {
-        j.job.cut.gm = (g.m + 63) / 64;         // in time slices: packing takes the longest
-        j.job.cut.gn = (g.n + 31) / 32;
-        j.job.cut.tasks = j.job.cut.gm * j.job.cut.gn * g.batch;
+    j.sums = NULL;
+    if (tensor__share_count() > j.job.workers && 1024 * work / (double)g.batch >= (double)(1 << 20)) {
+        j.job.cut.per = 1;
+        tensor__dot_in_slices(&j);
+        return;
     }
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
@@ -22123,8 +22192,12 @@ typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MO
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    if (!r->time_slice || n * each <= 4 * (int64_t)TENSOR__CHUNK) { return; }
-    int64_t leaves = (int64_t)TENSOR__CHUNK / (each * leaf);
+    // products and logical ones, and elements that do not lie side by side, take some times as long
+    int fast = r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
+               r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
+    int64_t some = fast ? (int64_t)TENSOR__CHUNK : (int64_t)TENSOR__CHUNK / 4;
+    if (!r->time_slice || n * each <= (fast ? 4 : 1) * some) { return; }
+    int64_t leaves = some / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
     r->part = (tensor__acc_t *)r->time_slice->kept;
@@ -32706,6 +32779,7 @@ typedef struct tensor__group_t {
     int64_t numel, block, share;        // elements: of each call, of a block, of a task
     int64_t chunk, per;                 // elements that reductions add up in one go, and its tasks
     int64_t tasks, begin, count;        // what the next run does: count tasks from begin on
+    int64_t skip, some, part;           // of each: some elements after these; part: in a time slice
     uint64_t given;                     // place in a worker's room of what each plain call is given
 } tensor__group_t;
 
@@ -34426,7 +34500,8 @@ TENSOR__FN void tensor__member_steps(const tensor__group_t *v, tensor__member_t 
 }
 
 // Elements of a task of a group: fewer of many calls, and of those that are computed in double; a power of 2.
-TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) {
+// In time slices it is cut into parts.
+TENSOR__FN int64_t tensor__group_share(tensor__group_t *v, int64_t least) {
     int64_t share = TENSOR__GRAIN, work = 0;            // work: in calls of f32
     int doubles = 0;
     for (int k = 0; k < v->n; k++) {
@@ -34435,6 +34510,7 @@ TENSOR__FN int64_t tensor__group_share(const tensor__group_t *v, int64_t least) 
         work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
         doubles |= slow;
     }
+    for (v->part = share; v->part > least && v->part * work > 2 * TENSOR__GRAIN;) { v->part /= 2; }
     if (!doubles) { least = TENSOR__GRAIN / 4; }
     while (share > least && share * work > 4 * TENSOR__GRAIN) { share /= 2; }
     return share;
@@ -34464,6 +34540,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     v->share = tensor__group_share(v, least);
     v->block = tensor__least(v->block, v->share);
     if (v->numel <= 2 * v->share) { v->share = v->numel; }
+    v->some = v->share;
     v->per = (v->chunk + v->share - 1) / v->share;
     int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
     v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
@@ -34886,6 +34963,9 @@ TENSOR__FN void tensor__group_task(void *arg, int64_t task, int worker) {
     int64_t first = chunk * v->chunk + (v->begin + task) % v->per * v->share;
     int64_t end = tensor__least(tensor__least(v->numel, (chunk + 1) * v->chunk), first + v->share);
     tensor__given_t *given = (tensor__given_t *)(void *)(room + v->given);
+    first += v->skip;
+    end = tensor__least(end, first + v->some);
+    if (first >= end) { return; }
     tensor__group_spread(v, tensor__least(end - first, v->block), room);
     for (int k = 0; k < v->n; k++) {
         if (v->member[k].plain) { tensor__member_give(v, &v->member[k], first, room, &given[k]); }
@@ -34904,11 +34984,16 @@ TENSOR__FN void tensor__group_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// Whether the next run of a group ends it.
+TENSOR__INLINE int tensor__group_ends(const tensor__group_t *v) {
+    return v->begin + v->count == v->tasks && v->skip + v->some >= v->share;
+}
+
 // The kernel of a unit that is a group.
 TENSOR__FN int tensor__cpu_group(tensor_call_t *c) {
     tensor__group_t *v = ((tensor__unit_t *)(void *)((char *)c - offsetof(tensor__unit_t, c)))->group;
     tensor__parallel(v->count, tensor__group_task, v);
-    if (v->begin + v->count < v->tasks) { return 0; }
+    if (!tensor__group_ends(v)) { return 0; }
     for (int k = 0; k < v->n; k++) {
         if (v->member[k].reduce) { tensor__member_join(v, &v->member[k]); }
     }
@@ -34955,7 +35040,7 @@ TENSOR__INLINE int tensor__graph_run(tensor__thread_t *th, const tensor_graph_t 
     const tensor__group_t *v = s->group;
     if (!v) {
         tensor__unit_wrote(th, s);
-    } else if (v->begin + v->count == v->tasks) {
+    } else if (tensor__group_ends(v)) {
         for (int k = 0; k < v->n; k++) { tensor__unit_wrote(th, v->member[k].unit); }
     }
     return 0;
@@ -34989,7 +35074,7 @@ TENSOR__INLINE int tensor__under_way(const tensor_graph_t *g) {
 
 // Whether some blocks of a group are done, and not all.
 TENSOR__INLINE int tensor__group_begun(const tensor_graph_t *g) {
-    return g->at && g->at->group && g->at->group->begin > 0;
+    return g->at && g->at->group && (g->at->group->begin > 0 || g->at->group->skip > 0);
 }
 
 // Whether a step of the graph can begin or go on now; resumes: it is done by tensor_graph_resume. The
@@ -35258,14 +35343,21 @@ TENSOR__FN int tensor__time_slice_ready(tensor_graph_t *g, tensor__thread_t *th)
     return code;
 }
 
-// Runs the tasks of a group that come next, one for each thread. -> code; *done: the group has ended
+// Runs a part of the tasks of a group that come next, one for each thread. -> code; *done: the group has
+// ended
 TENSOR__FN int tensor__time_slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__unit_t *s,
                                         int *done) {
     tensor__group_t *v = s->group;
     v->count = tensor__least(v->tasks - v->begin, g->threads);
+    v->some = v->part;
     int code = tensor__graph_run(th, g, s);
-    *done = code || v->begin + v->count == v->tasks;
-    v->begin = *done ? 0 : v->begin + v->count;
+    *done = code || tensor__group_ends(v);
+    v->skip += v->some;
+    v->some = v->share;
+    if (*done || v->skip >= v->share) {
+        v->skip = 0;
+        v->begin = *done ? 0 : v->begin + v->count;
+    }
     v->count = v->tasks - v->begin;
     return code;
 }

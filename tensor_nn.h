@@ -7754,7 +7754,7 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     } else if (!nn__by_pieces(&v, 2, NN__PIECE / 2, nn__layer_norm_back_piece)) {
         nn__run(nn__ceil(v.chunks, v.per), nn__layer_norm_back_task, &v);
     }
-    v.piece = nn__in_time_slices() ? nn__ceil(16 * NN__PIECE, v.chunks) : v.n;
+    v.piece = nn__in_time_slices() ? nn__ceil(8 * NN__PIECE, v.chunks) : v.n;
     if (c->arg[6].numel) { nn__run(nn__ceil(v.n, v.piece), nn__layer_norm_back_sum, &v); }
     return TENSOR_OK;
 }
@@ -14229,7 +14229,7 @@ TENSOR__FN void nn__cross_entropy_back_piece(void *arg, int64_t task, int worker
 TENSOR__FN int nn__cpu_cross_entropy_back(tensor_call_t *c) {
     nn__loss_job_t v;
     nn__cross_entropy_plan(&v, c, &c->arg[1]);
-    v.per = nn__per(v.rows, v.classes * 4);
+    v.per = nn__min(nn__per(v.rows, v.classes * 4), NN__PIECE / 2);
     if (!nn__long_rows(&v, 2, nn__cross_entropy_back_piece)) {
         nn__run(nn__ceil(v.rows, v.per), nn__cross_entropy_back_task, &v);
     }

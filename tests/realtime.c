@@ -1562,7 +1562,8 @@ static const one_t RANGES[] = {
     {"gather", 900}, {"scatter_reduce", 900}, {"index", 25}, {"sort of rows", 200},
     {"logcumsumexp of rows", 110}, {"softmax of f64 rows", 110}, {"flip", 6}, {"unfold_dim", 16},
     {"rot90", 6}, {"lgamma", 225}, {"lgamma, summed", 50}, {"tanh of f64", 50}, {"pow", 12},
-    {"matmul of long rows", 140},
+    {"matmul of long rows", 140}, {"matmul of 64", 400}, {"matmul of few rows", 345}, {"matmul of bf16", 24},
+    {"chain of many calls", 15},
 };
 enum { RANGE_KINDS = sizeof RANGES / sizeof *RANGES, RANGE_GRADIENTS = 30 };    // and the first gradient
 
@@ -1616,6 +1617,7 @@ static tensor_t *ranges_places(int kind, tensor_t *x, tensor_t *order) {
 }
 
 static tensor_t *ranges_function(int kind, tensor_t *x) {
+    tensor_t *y;
     switch (kind - RANGE_GRADIENTS) {
     case 0: return tensor_flip(x, 0);
     case 1: return tensor_flatten(tensor_unfold_dim(x, 0, 5, 3), 0, -1);
@@ -1624,7 +1626,20 @@ static tensor_t *ranges_function(int kind, tensor_t *x) {
     case 4: return tensor_sum_dim(tensor_lgamma(x), 0, 1);
     case 5: return tensor_to(tensor_tanh(tensor_to(x, TENSOR_F64)), TENSOR_F32);
     case 6: return tensor_pow(tensor_add_scalar(tensor_abs(x), 1), x);
-    default: x = tensor_reshape(x, 12, 5000); return tensor_matmul(x, tensor_transpose(tensor_sin(x), 0, 1));
+    case 7: x = tensor_reshape(x, 12, 5000); return tensor_matmul(x, tensor_transpose(tensor_sin(x), 0, 1));
+    case 8:
+        y = tensor_repeat(tensor_detach(tensor_reshape(x, 2, 100, 300)), 32, 1, 1);
+        return tensor_add(tensor_mean(tensor_matmul(y, tensor_transpose(y, 1, 2))), x);
+    case 9:
+        x = tensor_reshape(x, 30, 2000);
+        return tensor_matmul(x, tensor_transpose(tensor_repeat(tensor_detach(x), 20, 1), 0, 1));
+    case 10:
+        x = tensor_to(tensor_reshape(x, 40, 1500), TENSOR_BF16);
+        return tensor_to(tensor_matmul(x, tensor_transpose(x, 0, 1)), TENSOR_F32);
+    default:
+        y = tensor_narrow(x, 0, 0, 3000);
+        for (int i = 0; i < 40; i++) { y = tensor_tanh(tensor_add_scalar(tensor_mul(y, y), 0.1)); }
+        return y;
     }
 }
 
