@@ -32779,7 +32779,9 @@ typedef struct tensor__group_t {
     int64_t numel, block, share;        // elements: of each call, of a block, of a task
     int64_t chunk, per;                 // elements that reductions add up in one go, and its tasks
     int64_t tasks, begin, count;        // what the next run does: count tasks from begin on
-    int64_t skip, some, part;           // of each: some elements after these; part: in a time slice
+    // Of each of them: some elements after `skip`; part: in a time slice. Where skip is not 0, the tasks are
+    // those of the slice before, however many threads there are now.
+    int64_t skip, some, part;
     uint64_t given;                     // place in a worker's room of what each plain call is given
 } tensor__group_t;
 
@@ -34544,7 +34546,7 @@ TENSOR__FN uint64_t tensor__group_plan(tensor__unit_t *s, int64_t at) {
     v->per = (v->chunk + v->share - 1) / v->share;
     int64_t whole = (v->numel - 1) / v->chunk;          // chunks before the last one
     v->tasks = whole * v->per + (v->numel - whole * v->chunk + v->share - 1) / v->share;
-    v->count = v->tasks - v->begin;
+    if (!v->skip) { v->count = v->tasks - v->begin; }   // else parts of those tasks are done
 
     for (int k = 0; k < v->n; k++) { tensor__member_steps(v, &v->member[k]); }
     for (int i = 0; i < v->walks; i++) {
@@ -35348,7 +35350,7 @@ TENSOR__FN int tensor__time_slice_ready(tensor_graph_t *g, tensor__thread_t *th)
 TENSOR__FN int tensor__time_slice_group(tensor_graph_t *g, tensor__thread_t *th, tensor__unit_t *s,
                                         int *done) {
     tensor__group_t *v = s->group;
-    v->count = tensor__least(v->tasks - v->begin, g->threads);
+    if (!v->skip) { v->count = tensor__least(v->tasks - v->begin, g->threads); }
     v->some = v->part;
     int code = tensor__graph_run(th, g, s);
     *done = code || tensor__group_ends(v);
@@ -35357,8 +35359,8 @@ TENSOR__FN int tensor__time_slice_group(tensor_graph_t *g, tensor__thread_t *th,
     if (*done || v->skip >= v->share) {
         v->skip = 0;
         v->begin = *done ? 0 : v->begin + v->count;
+        v->count = v->tasks - v->begin;
     }
-    v->count = v->tasks - v->begin;
     return code;
 }
 

@@ -113,6 +113,11 @@ static CUresult unmap(CUdeviceptr, size_t) {
     return CUDA_SUCCESS;
 }
 static CUresult release(CUmemGenericAllocationHandle) { return CUDA_SUCCESS; }
+static CUresult context_state(CUdevice, unsigned *flags, int *active) {
+    *flags = 0;
+    *active = 1;
+    return CUDA_SUCCESS;
+}
 static CUresult error_text(CUresult, const char **text) {
     *text = "error of the idle driver";
     return CUDA_SUCCESS;
@@ -122,7 +127,7 @@ static const struct { const char *name; void *function; } driver[] = {
     {"cuMemGetAllocationGranularity", (void *)granularity}, {"cuMemAddressReserve", (void *)reserve},
     {"cuMemAddressFree", (void *)unreserve}, {"cuMemCreate", (void *)create}, {"cuMemRelease", (void *)release},
     {"cuMemMap", (void *)map}, {"cuMemSetAccess", (void *)access}, {"cuMemUnmap", (void *)unmap},
-    {"cuGetErrorString", (void *)error_text}};
+    {"cuGetErrorString", (void *)error_text}, {"cuDevicePrimaryCtxGetState", (void *)context_state}};
 void *library_open(const char *name) { return std::strcmp(name, "libcuda.so.1") ? nullptr : (void *)driver; }
 void *library_symbol(void *, const char *name) {
     for (const auto &f : driver) {

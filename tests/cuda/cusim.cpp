@@ -598,7 +598,7 @@ static void step(CUstream_st *s) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     o.record->ms = (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6 + spent;
 }
-void spend(double ms) { spent += ms; }
+void time_passes(double ms) { spent += ms; }
 // Whether s is held up by a gate: what opens it is another rank's, and may never come.
 static bool gated(const CUstream_st *s) {
     return !s->queue.empty() && s->queue.front().wait && !s->queue.front().wait->done && !s->queue.front().wait->owner;

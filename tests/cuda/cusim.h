@@ -88,7 +88,7 @@ bool library_call();            // for fakes: false = this call has to fail
 // Work of a fake library: runs in stream order, is captured and replayed.
 cudaError_t enqueue(cudaStream_t s, std::function<void()> work);
 // Called by such work: the time of events goes on by so much more.
-void spend(double ms);
+void time_passes(double ms);
 // The same for work that waits until a gate is open, which other ranks of a collective decide. The host does not wait.
 struct token;
 typedef std::shared_ptr<token> gate_p;

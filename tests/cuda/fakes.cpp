@@ -982,7 +982,7 @@ static cudnnStatus_t be_execute(cudnnHandle_t h, cudnnBackendDescriptor_t plan, 
                 into.push_back(rounds ? tf32_of(q) : q);
             }
         };
-        cusim::spend(ms);
+        cusim::time_passes(ms);
         load(x, X, fx), load(w, W, fw), load(dy, Y, fy);
         scribble(space, (size_t)space_bytes);
         long long cg = W.dims[1], og = W.dims[0] / (X.dims[1] / cg), taps = 1, out = 1, in = 1;

@@ -1767,6 +1767,7 @@ static void doors() {
 
     // Pinned memory stays for the next copy until it is given back.
     const int64_t pinned_size = 1 << 20;
+    tensor_cuda_empty_cache(TENSOR_CPU);
     const long pinned_before = cusim::counts.live_pinned;
     (tensor_free)((tensor_pin_memory)((tensor_ones_n)(&pinned_size, 1, TENSOR_F32)));
     CHECK(cusim::counts.live_pinned == pinned_before + 1);
