@@ -2413,12 +2413,13 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed, or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with
-//      bf16 under an instruction set with other products of it, a parameter was frozen since, or unfrozen (on
-//      a GPU, if an optimizer that has it steps in g), parameters of one group no longer are, an option of an
-//      optimizer that the captured calls lack was set since, a scaler had unscaled the gradients and has not,
-//      or the reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's
-//      ops, or the error that was pending
+//      freed or moved by nn_to (on a GPU: one that it trains; g keeps the memory of the others), or a gradient
+//      that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an
+//      instruction set with other products of it, a parameter was frozen since, or unfrozen (on a GPU, if an
+//      optimizer that has it steps in g), parameters of one group no longer are, an option of an optimizer
+//      that the captured calls lack was set since, a scaler had unscaled the gradients and has not, or the
+//      reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or
+//      the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -31554,31 +31555,33 @@ TENSOR__FN int64_t tensor__parts_apart(tensor_t *const *part, int n) {
     return seen == ((int64_t)1 << n) - 1 ? apart : 0;
 }
 
-// Whether they are all elements of the tensor, each once, with rows of neighbours: each dim, and that of the
-// parts, begins where smaller ones end.
+// Whether they are all elements of the tensor, each once, with rows of neighbours: in the order of their
+// strides each dim, and that of the parts, begins where the smaller ones end.
 TENSOR__FN int tensor__parts_fill(const tensor_t *whole, tensor_t *const *part, int n) {
     const tensor_t *a = part[0];
-    int64_t size[TENSOR_MAX_DIMS + 1], stride[TENSOR_MAX_DIMS + 1], step = 1;
-    int ndim = a->ndim, left = ndim + 1;
-    stride[ndim] = tensor__parts_apart(part, n);
-    size[ndim] = n;
-    if (!stride[ndim] || !ndim || a->strides[ndim - 1] != 1) { return 0; }
-    for (int d = 0; d < ndim; d++) {
-        size[d] = a->dims[d];
-        stride[d] = a->strides[d];
-    }
-    for (int found = 1; found;) {
-        found = 0;
-        for (int d = 0; d <= ndim; d++) {
-            if (size[d] != 1 && stride[d] != step) { continue; }
-            found += size[d] != 0;
-            left -= size[d] != 0;
-            step *= size[d] ? size[d] : 1;
-            size[d] = 0;
-            stride[d] = -1;
+    int64_t apart = tensor__parts_apart(part, n);
+    int ndim = a->ndim;
+    if (!apart || !ndim || a->strides[ndim - 1] != 1) { return 0; }
+
+    int64_t size[TENSOR_MAX_DIMS + 1], stride[TENSOR_MAX_DIMS + 1];
+    for (int d = 0; d <= ndim; d++) {
+        int64_t step = d < ndim ? a->strides[d] : apart;
+        int at = d;
+        for (; at > 0 && stride[at - 1] > step; at--) {
+            size[at] = size[at - 1];
+            stride[at] = stride[at - 1];
         }
+        size[at] = d < ndim ? a->dims[d] : n;
+        stride[at] = step;
     }
-    return !left && step == whole->numel;
+
+    int64_t end = 1;
+    for (int d = 0; d <= ndim; d++) {
+        if (size[d] == 1) { continue; }
+        if (stride[d] != end) { return 0; }
+        end *= size[d];
+    }
+    return end == whole->numel;
 }
 
 // Where the first n inputs are views that together are another value, element by element: a tensor for the
@@ -31597,7 +31600,11 @@ TENSOR__FN tensor_t *tensor__grad_whole(const tensor__grad_t *g, int n, tensor_t
         *to = e;
     }
     const tensor__meta_t *m = &(*to)->node->out[(*to)->output];
-    if (m->dtype != g->node->in[0].dtype) { return NULL; }
+    const tensor__meta_t *one = &g->node->in[0];
+    int64_t each = 0, all = 0;
+    tensor__numel_of(one->dims, one->ndim, &each);
+    tensor__numel_of(m->dims, m->ndim, &all);
+    if (m->dtype != one->dtype || n * each != all) { return NULL; }
     tensor_t *whole = tensor__make(g->th, g->node->row->name, m->dtype, m->dims, m->ndim, 0);
     for (int k = 0; k < n; k++) {
         tensor__behind_views(g, k, list, &count);
@@ -32710,7 +32717,7 @@ typedef struct tensor__traced_t {
     int placed;                         // TENSOR__PLACED .., while the block is laid out
     int tracked;                        // read where a tape records what requires a gradient
     int left;                           // in the capture, by a tensor that got other memory
-    tensor_t *leaf;                     // requires a gradient and did not at the capture, or the reverse
+    tensor_t *leaf;                     // has begun to require a gradient since the capture
     uint32_t life;                      // of leaf, as in a link
     tensor__count_t gone;
     tensor__storage_t stand_in;         // of a temporary, in its calls
@@ -32793,6 +32800,9 @@ typedef struct tensor__link_t {
     tensor__storage_t *storage;         // of leaf
     tensor__storage_t *older;           // of a gradient older than the step that is there at its end, or NULL
     const tensor__storage_t *first;     // of one that the step adds to before it sets another, or NULL
+    // The memory of these: on a device nothing tells a graph that a storage has gone, and another one may
+    // have its place
+    const void *data, *older_data, *first_data;
     int trained;                        // the leaf required a gradient when the capture ended
     uint8_t dtype, device;              // of leaf
 } tensor__link_t;
@@ -32885,16 +32895,29 @@ TENSOR__FN void *tensor__graph_memory(tensor_graph_t *g, uint64_t bytes) {
     return p;
 }
 
+// Whether the leaf that an entry remembers is still there and requires a gradient.
+TENSOR__FN int tensor__traced_requires(const tensor__traced_t *e) {
+    const tensor_t *x = e->leaf;
+    int same = x && x->state == TENSOR__LIVE && x->rebased == e->life && x->storage == e->storage;
+    return same && (x->flags & TENSOR__REQUIRES_GRAD);
+}
+
+// A leaf of the entry's storage requires a gradient now, or no longer does. Of several leaves, the first one
+// that does is remembered.
+TENSOR__FN void tensor__traced_switched(tensor__traced_t *e, tensor_t *x) {
+    e->graph->switched = 1;
+    if (tensor__traced_requires(e) || !(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
+    e->leaf = x;
+    e->life = x->rebased;
+}
+
 TENSOR__FN void tensor__traced_told(tensor__watch_t *w, int what, tensor_t *x) {
     tensor__traced_t *e = (tensor__traced_t *)(void *)w;
     int ready = e->op && e->graph->state == TENSOR__GRAPH_READY;
     if (what == TENSOR__STORAGE_SWITCHED) {
-        // A detached view of a scope is the program's own: the step did not read it.
-        if (!ready || !e->tracked || (x->slot >= 0 && tensor__same_name(x->op, "detach"))) { return; }
-        int back = e->leaf == x && e->life == x->rebased;
-        e->leaf = back ? NULL : x;
-        e->life = x->rebased;
-        e->graph->switched = 1;
+        // A detached view that only a scope holds is the program's own: the step did not read it.
+        int own = x->slot >= 0 && TENSOR__RELAXED_LOAD(&x->refs) == 1 && tensor__same_name(x->op, "detach");
+        if (ready && e->tracked && !own) { tensor__traced_switched(e, x); }
         return;
     }
     if (ready) { e->graph->lost = e; }
@@ -33240,7 +33263,11 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf,
     l->dtype = leaf->dtype;
     l->device = leaf->device;
     l->storage = leaf->storage;
-    if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) { l->first = added_to; }
+    l->data = leaf->storage->data;
+    if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) {
+        l->first = added_to;
+        l->first_data = added_to->data;
+    }
     l->next = g->links;
     g->links = l;
 }
@@ -34623,6 +34650,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
             l->leaf = NULL;
         } else if (grad == TENSOR__AGE_OLDER) {
             l->older = leaf->grad->storage;
+            l->older_data = l->older->data;
         } else if (grad == TENSOR__AGE_MADE) {
             l->grad = tensor__hold(leaf->grad);
         }
@@ -34731,12 +34759,25 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     return before ? 0 : th->error.code;         // in real time, of the lock that it took
 }
 
+// Whether x has this storage and this memory.
+TENSOR__FN int tensor__lies_there(const tensor_t *x, const tensor__storage_t *storage, const void *data) {
+    return x && x->storage == storage && x->storage->data == data;
+}
+
 // Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
 TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
     const tensor_t *leaf = tensor__link_leaf(l);
     if (!leaf) { return 0; }
-    const tensor__storage_t *grad = leaf->grad ? leaf->grad->storage : NULL;
-    return leaf->storage != l->storage || (l->older && grad != l->older) || (l->first && grad != l->first);
+    return !tensor__lies_there(leaf, l->storage, l->data) ||
+           (l->older && !tensor__lies_there(leaf->grad, l->older, l->older_data)) ||
+           (l->first && !tensor__lies_there(leaf->grad, l->first, l->first_data));
+}
+
+// Whether the step makes a gradient of a leaf.
+TENSOR__FN int tensor__graph_trains(const tensor_graph_t *g, const tensor_t *leaf) {
+    const tensor__link_t *l = g->links;
+    while (l && !(l->trained && tensor__link_leaf(l) == leaf)) { l = l->next; }
+    return l != NULL;
 }
 
 // The first input that has a leaf which requires a gradient, and did not at the capture. NULL = none
@@ -34744,9 +34785,7 @@ TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_unfrozen(const
     const tensor__traced_t *first = NULL;
     if (!g->links) { return NULL; }             // no backward pass is in it
     for (const tensor__traced_t *e = g->traced; e; e = e->next) {
-        const tensor_t *x = e->leaf;
-        int same = x && x->state == TENSOR__LIVE && x->rebased == e->life && x->storage == e->storage;
-        if (same && (x->flags & TENSOR__REQUIRES_GRAD)) { first = e; }
+        if (tensor__traced_requires(e) && !tensor__graph_trains(g, e->leaf)) { first = e; }
     }
     return first;
 }
@@ -34764,7 +34803,7 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
         TENSOR__REFUSE_CODE(leaf->device != l->device, OWNER,
                             "%s: %t is on another device than at the capture (nn_to); capture the step again",
                             op, leaf);
-        TENSOR__REFUSE_CODE(leaf->storage != l->storage, OWNER,
+        TENSOR__REFUSE_CODE(!tensor__lies_there(leaf, l->storage, l->data), OWNER,
                             "%s: %t has other memory than at the capture; capture the step again", op, leaf);
         TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
                             "%s: the gradient of %t, which the step adds to, is gone or has other memory "

@@ -27658,7 +27658,7 @@ TENSOR__FN int nn__snap_module(nn__snapping_t *s, const nn_module_impl_t *impl, 
         const nn__slot_t *slot = &impl->slot[i];
         nn__prefix_t name = {up, slot->name, 0};
         if (counts) { s->structure = nn__hashed(s->structure, slot->name, slot->kind); }
-        if (counts && slot->tensor) { nn__snap_place(s, slot->tensor); }
+        if (counts && slot->tensor && slot->kind == NN__PARAMETER) { nn__snap_place(s, slot->tensor); }
         if (slot->tensor) { code = nn__snap_tensor(s, slot->tensor, &name); }
         if (slot->child && code == TENSOR_OK) { code = nn__snap_module(s, slot->child, &name); }
     }

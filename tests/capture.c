@@ -1745,6 +1745,39 @@ static void unfrozen(void) {
     }
 }
 
+// The same for a parameter that is a detached view in a scope that is still open, and for two leaves over one
+// memory, whichever of them it is.
+static void unfrozen_views(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    nn_module_t own;
+    nn_module_init(&own, "own", NULL, NULL);
+    tensor_t *w = tensor_requires_grad_(tensor_ones(4), 1), *all = tensor_randn(8);
+    tensor_t *p = nn_parameter(&own, "p", tensor_detach(tensor_mul_scalar(tensor_randn(4), 0.1)));
+    tensor_t *a = tensor_keep(tensor_detach(tensor_narrow(all, 0, 0, 4)));
+    tensor_t *b = tensor_keep(tensor_detach(tensor_narrow(all, 0, 4, 4)));
+    CHECK(nn_requires_grad_(&own, 0) == &own && tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_backward(tensor_sum(tensor_mul(tensor_mul(w, p), tensor_mul(a, b))));
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(nn_requires_grad_(&own, 1) == &own && tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "[4] was frozen at the capture");
+    CHECK(nn_requires_grad_(&own, 0) == &own && tensor_graph_replay(g) == 0);
+    for (int turn = 0; turn < 2; turn++) {
+        tensor_t *one = turn ? b : a, *other = turn ? a : b;
+        tensor_requires_grad_(one, 1);
+        tensor_requires_grad_(tensor_requires_grad_(other, 1), 0);
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "[4] was frozen at the capture");
+        tensor_requires_grad_(one, 0);
+        CHECK(tensor_graph_replay(g) == 0);
+    }
+    CHECK(tensor_graph_free(g) == 0);
+    tensor_free(a);
+    tensor_free(b);
+    nn_free(&own);
+    tensor_scope_end(scope);
+}
+
 // A checkpoint goes into the states that are there, which a graph goes on with.
 static void loaded(void) {
     static const char path[] = "build/tests/capture_loaded.st";
@@ -2348,6 +2381,7 @@ int main(void) {
     RUN(options);
     RUN(frozen);
     RUN(unfrozen);
+    RUN(unfrozen_views);
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);

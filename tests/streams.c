@@ -683,6 +683,33 @@ static void several(void) {
     CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "%lld of %lld",
               (long long)tensor_cuda_memory_allocated(TENSOR_CUDA), (long long)used);
 }
+// What a graph trains has got other memory: also if the storage that holds it is at the same address again.
+static void trains_other_memory(void) {
+    for (int way = 0; way < 3; way++) {         // to f16 and back; to the CPU and back; another gradient
+        tensor_scope_t scope = tensor_scope_begin();
+        nn_module_t *net = nn_linear(4, 4);
+        CHECK(nn_to(net, TENSOR_CUDA) == 0);
+        tensor_t *x = on(tensor_ones(2, 4)), *w = nn_get(net, "weight");
+        tensor_backward(tensor_sum(nn_forward(net, x)));
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        tensor_backward(tensor_sum(nn_forward(net, x)));
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(tensor_grad(w))) == 3 * 32);
+        if (way < 2) {
+            tensor_set_grad(w, NULL);
+            CHECK(nn_to(net, way ? (int)TENSOR_CPU : (int)TENSOR_F16) == 0);
+            CHECK(nn_to(net, way ? (int)TENSOR_CUDA : (int)TENSOR_F32) == 0);
+        }
+        tensor_set_grad(w, tensor_zeros_like(tensor_detach(w)));
+        CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
+        CHECK(strstr(tensor_error_text(), "other memory than at the capture") != NULL);
+        tensor_clear_error();
+        CHECK(tensor_item(tensor_sum(tensor_grad(w))) == 0 && tensor_graph_free(g) == 0);
+        nn_free(net);
+        tensor_scope_end(scope);
+    }
+}
+
 // ---- graphs that share a pool ----
 
 enum { POOLED = 4, POOL_PART = 300 };
@@ -2074,6 +2101,7 @@ int main(void) {
     RUN(fork_there);
     RUN(linked);
     RUN(regrouped);
+    RUN(trains_other_memory);
     RUN(several);
     RUN(pooled);
     RUN(pool_chain);
