@@ -1946,6 +1946,195 @@ static void dnn_drop(dnn_plan_t &p) {
 }
 
 static void kind_drop(dnn_kind_t &k) { dnn_destroy(k.kernels); }
+
+// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
+// freed with it.
+struct dnn_graph_t {
+    enum { MOST = 192 };                        // twice what attention takes
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
+    cudnnBackendDescriptor_t all[MOST];
+    int count = 0;
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const char *at = "";
+    dnn_graph_t() { }
+    dnn_graph_t(const dnn_graph_t &) = delete;
+    ~dnn_graph_t() {
+        while (count) { drop(all[count - 1]); }
+    }
+
+    void check(cudnnStatus_t s, const char *what) {
+        if (status || !s) { return; }
+        status = s;
+        at = what;
+        dnn_ok(what, s);
+    }
+
+    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
+        cudnnBackendDescriptor_t d = nullptr;
+        if (status) { return d; }
+        check(lib.cudnnBackendCreateDescriptor_(type, &d), "cudnnBackendCreateDescriptor");
+        if (d) { all[count++] = d; }
+        return d;
+    }
+
+    void take(cudnnBackendDescriptor_t d) {     // out of this graph
+        int k = 0;
+        while (k < count && all[k] != d) { k++; }
+        if (k < count) { all[k] = all[--count]; }
+    }
+
+    void drop(cudnnBackendDescriptor_t d) {
+        take(d);
+        lib.cudnnBackendDestroyDescriptor_(d);
+    }
+
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+             int64_t n, const void *value) {
+        if (!status) {
+            check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
+        }
+    }
+
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+    }
+
+    void finish(cudnnBackendDescriptor_t d, const char *what) {
+        if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
+    }
+    cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
+                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
+        cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        bool yes = true;
+        set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
+        set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
+        set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+        set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        finish(d, "tensor");
+        return d;
+    }
+};
+
+static cudnnDataType_t dnn_type(int dtype) {
+    switch (dtype) {
+    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
+    case TENSOR_F16: return CUDNN_DATA_HALF;
+    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+    }
+}
+
+// Whether an engine's sums are the same every time and as exact as the dtype promises.
+static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    bool acceptable = !g.status &&
+        dnn_ok("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
+        dnn_ok("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                            CUDNN_TYPE_NUMERICAL_NOTE,
+                                                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
+    for (int64_t k = 0; acceptable && k < n; k++) {
+        acceptable = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
+                  !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    }
+
+    if (engine) { g.drop(engine); }
+    return acceptable;
+}
+
+// Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
+// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels
+// take any sizes; NULL = for these sizes alone
+static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
+                   int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
+                   int wanted = 1) {
+    int made = 0;
+    enum { CHOICES = 16 };
+    static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
+    if (!libraries.properties) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.of[device].dnn);
+    }
+
+    const bool varies = kernels != nullptr;
+#if CUDNN_VERSION >= 90500
+    if (varies) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
+    }
+#endif
+    g.finish(whole, "operation graph");
+#if CUDNN_VERSION >= 90500
+    if (varies && !*kernels) {
+        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
+        g.finish(cache, "kernel cache");
+        if (g.status) { return 0; }
+        g.take(cache);
+        *kernels = cache;
+    }
+#endif
+    snprintf(dnn_message, sizeof dnn_message,
+             "cuDNN: no engine is deterministic and as exact as asked");
+    for (cudnnBackendHeurMode_t mode : modes) {
+        cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
+        int64_t n = 0;
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
+        for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
+        if (g.status) { return made; }
+        if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
+            !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
+                                                                 config))) {
+            n = 0;
+        }
+
+        for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
+            int64_t bytes = 0, one = 0;
+            if (!engine_is_acceptable(g, config[k], exact)) { continue; }
+            cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+            g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
+#if CUDNN_VERSION >= 90500
+            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
+#endif
+            if (libraries.properties) {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
+            } else {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                      &libraries.of[device].dnn);
+            }
+            if (g.status) { break; }
+            if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
+                dnn_ok("no plan", lib.cudnnBackendGetAttribute_(plan,
+                                                                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                  CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
+                bytes <= most) {
+                g.take(plan);
+                g.take(config[k]);
+                out[made++] = {plan, config[k], bytes, false};
+                config[k] = nullptr;
+                if (made == wanted) { return made; }
+                continue;
+            }
+            g.drop(plan);
+        }
+        for (auto &c : config) {
+            if (c) { g.drop(c); }
+        }
+        g.drop(choice);
+    }
+
+    return made;
+}
 #endif
 
 // A graph begins (1), or has gone (-1).
@@ -7913,195 +8102,6 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
         y[i] = from_class<T>(to_class<C>(y[i]) + to_class<C>(bias[i / plane % channels]));
     }
-}
-
-// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
-// freed with it.
-struct dnn_graph_t {
-    enum { MOST = 192 };                        // twice what attention takes
-    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
-    cudnnBackendDescriptor_t all[MOST];
-    int count = 0;
-    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    const char *at = "";
-    dnn_graph_t() { }
-    dnn_graph_t(const dnn_graph_t &) = delete;
-    ~dnn_graph_t() {
-        while (count) { drop(all[count - 1]); }
-    }
-
-    void check(cudnnStatus_t s, const char *what) {
-        if (status || !s) { return; }
-        status = s;
-        at = what;
-        dnn_ok(what, s);
-    }
-
-    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
-        cudnnBackendDescriptor_t d = nullptr;
-        if (status) { return d; }
-        check(lib.cudnnBackendCreateDescriptor_(type, &d), "cudnnBackendCreateDescriptor");
-        if (d) { all[count++] = d; }
-        return d;
-    }
-
-    void take(cudnnBackendDescriptor_t d) {     // out of this graph
-        int k = 0;
-        while (k < count && all[k] != d) { k++; }
-        if (k < count) { all[k] = all[--count]; }
-    }
-
-    void drop(cudnnBackendDescriptor_t d) {
-        take(d);
-        lib.cudnnBackendDestroyDescriptor_(d);
-    }
-
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-             int64_t n, const void *value) {
-        if (!status) {
-            check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
-        }
-    }
-
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
-        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-    }
-
-    void finish(cudnnBackendDescriptor_t d, const char *what) {
-        if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
-    }
-    cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
-                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
-        cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-        bool yes = true;
-        set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-        set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
-        set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
-        set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-        set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
-        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
-        finish(d, "tensor");
-        return d;
-    }
-};
-
-static cudnnDataType_t dnn_type(int dtype) {
-    switch (dtype) {
-    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
-    case TENSOR_F16: return CUDNN_DATA_HALF;
-    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
-    default: return CUDNN_DATA_FLOAT;
-    }
-}
-
-// Whether an engine's sums are the same every time and as exact as the dtype promises.
-static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t n = 0;
-    cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    bool acceptable = !g.status &&
-        dnn_ok("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
-        dnn_ok("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                            CUDNN_TYPE_NUMERICAL_NOTE,
-                                                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
-    for (int64_t k = 0; acceptable && k < n; k++) {
-        acceptable = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
-                  note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
-                  note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
-                  !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    }
-
-    if (engine) { g.drop(engine); }
-    return acceptable;
-}
-
-// Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels
-// take any sizes; NULL = for these sizes alone
-static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                   int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
-                   int wanted = 1) {
-    int made = 0;
-    enum { CHOICES = 16 };
-    static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
-    if (!libraries.properties) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.of[device].dnn);
-    }
-
-    const bool varies = kernels != nullptr;
-#if CUDNN_VERSION >= 90500
-    if (varies) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
-    }
-#endif
-    g.finish(whole, "operation graph");
-#if CUDNN_VERSION >= 90500
-    if (varies && !*kernels) {
-        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
-        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
-        g.finish(cache, "kernel cache");
-        if (g.status) { return 0; }
-        g.take(cache);
-        *kernels = cache;
-    }
-#endif
-    snprintf(dnn_message, sizeof dnn_message,
-             "cuDNN: no engine is deterministic and as exact as asked");
-    for (cudnnBackendHeurMode_t mode : modes) {
-        cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
-        int64_t n = 0;
-        g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-        g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
-        for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
-        if (g.status) { return made; }
-        if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
-            !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
-                                                                 config))) {
-            n = 0;
-        }
-
-        for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
-            int64_t bytes = 0, one = 0;
-            if (!engine_is_acceptable(g, config[k], exact)) { continue; }
-            cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-            g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
-#if CUDNN_VERSION >= 90500
-            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
-#endif
-            if (libraries.properties) {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
-            } else {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                      &libraries.of[device].dnn);
-            }
-            if (g.status) { break; }
-            if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
-                dnn_ok("no plan", lib.cudnnBackendGetAttribute_(plan,
-                                                                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                                  CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
-                bytes <= most) {
-                g.take(plan);
-                g.take(config[k]);
-                out[made++] = {plan, config[k], bytes, false};
-                config[k] = nullptr;
-                if (made == wanted) { return made; }
-                continue;
-            }
-            g.drop(plan);
-        }
-        for (auto &c : config) {
-            if (c) { g.drop(c); }
-        }
-        g.drop(choice);
-    }
-
-    return made;
 }
 
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
