@@ -1945,6 +1945,12 @@ static void dnn_drop(dnn_plan_t &p) {
     dnn_destroy(p.config);
 }
 
+// Of a plan that no capture can have run, whatever graphs there are.
+static void dnn_discard(const dnn_plan_t &p) {
+    lib.cudnnBackendDestroyDescriptor_(p.plan);
+    lib.cudnnBackendDestroyDescriptor_(p.config);
+}
+
 static void kind_drop(dnn_kind_t &k) { dnn_destroy(k.kernels); }
 
 // Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
@@ -8280,7 +8286,8 @@ static float time_of(const place_t &at, const dnn_plan_t &plan, const dnn_data_t
     return dnn_ok("a trial", e) ? best : -1;
 }
 
-// Keeps the fastest of n > 0 plans, of those that run, and drops the others; the first, if no time is known.
+// Keeps the fastest of n > 0 plans, of those that run; the first, if no time is known. The others go at once:
+// they are new, and nothing is timed in a capture, so no graph has their kernels.
 static dnn_plan_t fastest_of(const place_t &at, dnn_plan_t *plan, int n, const dnn_data_t &with) {
     cudaEvent_t begin = nullptr, end = nullptr;
     float best = -1;
@@ -8297,7 +8304,7 @@ static dnn_plan_t fastest_of(const place_t &at, dnn_plan_t *plan, int n, const d
     if (begin) { cudaEventDestroy(begin); }
     if (end) { cudaEventDestroy(end); }
     for (int k = 0; k < n; k++) {
-        if (k != kept) { dnn_drop(plan[k]); }
+        if (k != kept) { dnn_discard(plan[k]); }
     }
     plan[kept].tried = true;
     return plan[kept];
@@ -8310,6 +8317,40 @@ static bool may_try(const place_t &at) {
            !forget(cudaStreamIsCapturing(at.stream, &status)) && status == cudaStreamCaptureStatusNone;
 }
 
+// What a convolution's slot knows: nothing yet; cuDNN's first plan; what stays, a plan that was tried beside
+// others, or that cuDNN has none.
+enum conv_state_t { CONV_NEW, CONV_UNTRIED, CONV_SETTLED };
+
+static conv_state_t conv_state(bool found, const dnn_plan_t &plan) {
+    if (!found) { return CONV_NEW; }
+    return plan.workspace < 0 || plan.tried ? CONV_SETTLED : CONV_UNTRIED;
+}
+
+// Fills *plan with cuDNN's first. make(out, wanted, &made): conv_plan of the convolution
+template <class F> static cudnnStatus_t first_plan(const place_t &at, dnn_plan_t *plan, F make) {
+    on_device_t leave(at.device);
+    int made = 0;
+    return make(plan, 1, &made);
+}
+
+// Fills *plan with the fastest of up to ten, in place of one that was there, which a capture may have run. If
+// none can be made, that one stays.
+template <class F>
+static cudnnStatus_t best_plan(const place_t &at, dnn_plan_t *plan, const dnn_data_t &with, F make) {
+    enum { BENCHMARK_LIMIT = 10 };              // as torch.backends.cudnn.benchmark_limit
+    on_device_t leave(at.device);
+    dnn_plan_t tried[BENCHMARK_LIMIT];
+    int made = 0;
+    const cudnnStatus_t e = make(tried, BENCHMARK_LIMIT, &made);
+    if (e) {
+        plan->tried = true;
+        return e;
+    }
+    dnn_drop(*plan);
+    *plan = fastest_of(at, tried, made, with);
+    return e;
+}
+
 // Call with the device's lock held: a convolution's plan, for the sum with bias as well or for the
 // convolution only. With tensor_cuda_set_benchmark the engines are timed at the first call that is in no
 // capture, on the call's own operands. Their plans are of these sizes alone: which engine is the fastest is a
@@ -8317,7 +8358,6 @@ static bool may_try(const place_t &at) {
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                 const int64_t (*space)[3], const int64_t *alignment, bool bias,
                                 const dnn_data_t &with) {
-    enum { BENCHMARK_LIMIT = 10 };              // as torch.backends.cudnn.benchmark_limit
     bool found = false,
          tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
@@ -8339,19 +8379,21 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
     auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) { slot->plan.workspace = -1; }
-    const bool untried = !found || (slot->plan.workspace >= 0 && !slot->plan.tried);
-    const int wanted = untried && may_try(at) ? (int)BENCHMARK_LIMIT : !found;
-    if (wanted) {
-        on_device_t leave(at.device);
+    auto make = [&](dnn_plan_t *out, int wanted, int *made) {
         const bool exact = dtype == TENSOR_F32 && !tf32;
-        dnn_plan_t made[BENCHMARK_LIMIT];
-        int n = 0;
-        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, made, wanted, &n);
-        if (n && found) { dnn_drop(slot->plan); }
-        if (!n) { slot->plan.tried = found; }    // one that was there stays
-        if (n) { slot->plan = wanted > 1 ? fastest_of(at, made, n, with) : made[0]; }
-        if (e && !bias && !found) { library_failed(dnn_message); }
-        if (e && !found && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+        return conv_plan(at, kind, type, t, space, alignment, bias, exact, out, wanted, made);
+    };
+    const conv_state_t state = conv_state(found, slot->plan);
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
+    if (state != CONV_SETTLED && may_try(at)) {
+        e = best_plan(at, &slot->plan, with, make);
+    } else if (state == CONV_NEW) {
+        e = first_plan(at, &slot->plan, make);
+    }
+
+    if (e && state == CONV_NEW) {
+        if (!bias) { library_failed(dnn_message); }
+        if (CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
 
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
