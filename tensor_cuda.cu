@@ -9004,8 +9004,11 @@ __device__ inline void each_channel(const planes_t &p, int64_t item, int64_t col
 }
 
 // The sums of a tile's channels over the threads of the block, all of which must call it: they are the first
-// blockDim.x packs of s until the next call.
+// blockDim.x packs of s until the next call. Seen flat, element i of s is of the tile's channel i % width.
+// blockDim.x is a power of two up to WARP, so width divides THREADS: the elements k * THREADS + me are all of
+// channel me % width, and so are those of the threads that are width apart.
 template <class C, int V> __device__ inline void sum_channels(const pack_t<C, V> &v, pack_t<C, V> *s) {
+    static_assert(THREADS % (WARP * V) == 0, "a tile's width divides a block's threads");
     const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
     C *flat = (C *)s, sum = 0;
     __syncthreads();
