@@ -14251,6 +14251,38 @@ void *tensor_cuda_data(tensor_t *x) {
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }
 
+// Whether memory can be wrapped as such a tensor; raises if not. tensor_wrap_n has the same conditions, but
+// its errors begin with its own name.
+static bool wrappable(const char *op, const void *data, int dtype, const int64_t *dims, int ndim) {
+    const uint64_t limit = (uint64_t)1 << 59;
+    uint64_t nonzero = 1;                       // the product of sizes that are not 0
+    bool some = true, fits = ndim >= 0 && ndim <= TENSOR_MAX_DIMS;
+    if (!dims && ndim > 0) {
+        raised(TENSOR_ERR_SHAPE, "%s: dims is NULL, must have %i numbers", op, ndim);
+        return false;
+    }
+    for (int d = 0; d < ndim && fits; d++) {
+        const uint64_t size = (uint64_t)dims[d], by = size ? size : 1;
+        fits = dims[d] >= 0 && nonzero <= limit / by;
+        nonzero *= by;
+        some = some && size;
+    }
+
+    if (!fits) {
+        raised(TENSOR_ERR_SHAPE,
+               "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
+    } else if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
+        raised(TENSOR_ERR_DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
+    } else if (!data && some) {
+        raised(TENSOR_ERR_SHAPE, "%s: data is NULL for %d elements", op, (int64_t)nonzero);
+    } else if ((uintptr_t)data % size_of(dtype)) {
+        raised(TENSOR_ERR_SHAPE, "%s: data is misaligned for its dtype", op);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                            tensor_device_t device, void (*deleter)(void *data, void *user), void *user) {
     static const char op[] = "cuda_wrap";
@@ -14264,6 +14296,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
                op, lies_on, index);
         return TENSOR__(poison);
     }
+    if (!wrappable(op, data, (int)dtype, dims, ndim)) { return TENSOR__(poison); }
     // The header is made as for memory of the host; the data is not read.
     tensor_t *x = (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr);
     if (x->state != TENSOR__LIVE) { return x; }
