@@ -1945,7 +1945,202 @@ static void dnn_drop(dnn_plan_t &p) {
     dnn_destroy(p.config);
 }
 
+// Of a plan that no capture can have run, whatever graphs there are.
+static void dnn_discard(const dnn_plan_t &p) {
+    lib.cudnnBackendDestroyDescriptor_(p.plan);
+    lib.cudnnBackendDestroyDescriptor_(p.config);
+}
+
 static void kind_drop(dnn_kind_t &k) { dnn_destroy(k.kernels); }
+
+// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
+// freed with it.
+struct dnn_graph_t {
+    enum { MOST = 192 };                        // twice what attention takes
+    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
+    cudnnBackendDescriptor_t all[MOST];
+    int count = 0;
+    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
+    const char *at = "";
+    dnn_graph_t() { }
+    dnn_graph_t(const dnn_graph_t &) = delete;
+    ~dnn_graph_t() {
+        while (count) { drop(all[count - 1]); }
+    }
+
+    void check(cudnnStatus_t s, const char *what) {
+        if (status || !s) { return; }
+        status = s;
+        at = what;
+        dnn_ok(what, s);
+    }
+
+    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
+        cudnnBackendDescriptor_t d = nullptr;
+        if (status) { return d; }
+        check(lib.cudnnBackendCreateDescriptor_(type, &d), "cudnnBackendCreateDescriptor");
+        if (d) { all[count++] = d; }
+        return d;
+    }
+
+    void take(cudnnBackendDescriptor_t d) {     // out of this graph
+        int k = 0;
+        while (k < count && all[k] != d) { k++; }
+        if (k < count) { all[k] = all[--count]; }
+    }
+
+    void drop(cudnnBackendDescriptor_t d) {
+        take(d);
+        lib.cudnnBackendDestroyDescriptor_(d);
+    }
+
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+             int64_t n, const void *value) {
+        if (!status) {
+            check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
+        }
+    }
+
+    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
+        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+    }
+
+    void finish(cudnnBackendDescriptor_t d, const char *what) {
+        if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
+    }
+    cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
+                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
+        cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+        bool yes = true;
+        set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+        set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
+        set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
+        set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
+        set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
+        finish(d, "tensor");
+        return d;
+    }
+};
+
+static cudnnDataType_t dnn_type(int dtype) {
+    switch (dtype) {
+    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
+    case TENSOR_F16: return CUDNN_DATA_HALF;
+    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
+    default: return CUDNN_DATA_FLOAT;
+    }
+}
+
+// Whether an engine's sums are the same every time and as exact as the dtype promises.
+static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
+    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
+    int64_t n = 0;
+    cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+    bool acceptable = !g.status &&
+        dnn_ok("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
+        dnn_ok("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
+                                                            CUDNN_TYPE_NUMERICAL_NOTE,
+                                                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
+    for (int64_t k = 0; acceptable && k < n; k++) {
+        acceptable = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
+                  note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
+                  !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
+    }
+
+    if (engine) { g.drop(engine); }
+    return acceptable;
+}
+
+// Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
+// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels
+// take any sizes; NULL = for these sizes alone
+static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
+                   int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
+                   int wanted = 1) {
+    int made = 0;
+    enum { CHOICES = 16 };
+    static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
+    if (!libraries.properties) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.of[device].dnn);
+    }
+
+    const bool varies = kernels != nullptr;
+#if CUDNN_VERSION >= 90500
+    if (varies) {
+        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
+    }
+#endif
+    g.finish(whole, "operation graph");
+#if CUDNN_VERSION >= 90500
+    if (varies && !*kernels) {
+        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
+        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
+        g.finish(cache, "kernel cache");
+        if (g.status) { return 0; }
+        g.take(cache);
+        *kernels = cache;
+    }
+#endif
+    snprintf(dnn_message, sizeof dnn_message,
+             "cuDNN: no engine is deterministic and as exact as asked");
+    for (cudnnBackendHeurMode_t mode : modes) {
+        cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
+        int64_t n = 0;
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
+        g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
+        for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
+        if (g.status) { return made; }
+        if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
+            !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
+                                                                 config))) {
+            n = 0;
+        }
+
+        for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
+            int64_t bytes = 0, one = 0;
+            if (!engine_is_acceptable(g, config[k], exact)) { continue; }
+            cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+            g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
+#if CUDNN_VERSION >= 90500
+            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
+#endif
+            if (libraries.properties) {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
+            } else {
+                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
+                      &libraries.of[device].dnn);
+            }
+            if (g.status) { break; }
+            if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
+                dnn_ok("no plan", lib.cudnnBackendGetAttribute_(plan,
+                                                                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                                  CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
+                bytes <= most) {
+                g.take(plan);
+                g.take(config[k]);
+                out[made++] = {plan, config[k], bytes, false};
+                config[k] = nullptr;
+                if (made == wanted) { return made; }
+                continue;
+            }
+            g.drop(plan);
+        }
+        for (auto &c : config) {
+            if (c) { g.drop(c); }
+        }
+        g.drop(choice);
+    }
+
+    return made;
+}
 #endif
 
 // A graph begins (1), or has gone (-1).
@@ -7915,195 +8110,6 @@ add_to_channels(T *y, const T *bias, int64_t n, int64_t channels, int64_t plane)
     }
 }
 
-// Descriptors of a graph while it is being made. The first failure is kept; descriptors not taken out are
-// freed with it.
-struct dnn_graph_t {
-    enum { MOST = 192 };                        // twice what attention takes
-    enum { GIVEN, INNER, VALUE };               // a tensor of the caller, one inside the graph, a number
-    cudnnBackendDescriptor_t all[MOST];
-    int count = 0;
-    cudnnStatus_t status = CUDNN_STATUS_SUCCESS;
-    const char *at = "";
-    dnn_graph_t() { }
-    dnn_graph_t(const dnn_graph_t &) = delete;
-    ~dnn_graph_t() {
-        while (count) { drop(all[count - 1]); }
-    }
-
-    void check(cudnnStatus_t s, const char *what) {
-        if (status || !s) { return; }
-        status = s;
-        at = what;
-        dnn_ok(what, s);
-    }
-
-    cudnnBackendDescriptor_t make(cudnnBackendDescriptorType_t type) {
-        cudnnBackendDescriptor_t d = nullptr;
-        if (status) { return d; }
-        check(lib.cudnnBackendCreateDescriptor_(type, &d), "cudnnBackendCreateDescriptor");
-        if (d) { all[count++] = d; }
-        return d;
-    }
-
-    void take(cudnnBackendDescriptor_t d) {     // out of this graph
-        int k = 0;
-        while (k < count && all[k] != d) { k++; }
-        if (k < count) { all[k] = all[--count]; }
-    }
-
-    void drop(cudnnBackendDescriptor_t d) {
-        take(d);
-        lib.cudnnBackendDestroyDescriptor_(d);
-    }
-
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-             int64_t n, const void *value) {
-        if (!status) {
-            check(lib.cudnnBackendSetAttribute_(d, name, type, n, value), "cudnnBackendSetAttribute");
-        }
-    }
-
-    void set(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name, cudnnBackendDescriptor_t value) {
-        set(d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
-    }
-
-    void finish(cudnnBackendDescriptor_t d, const char *what) {
-        if (!status) { check(lib.cudnnBackendFinalize_(d), what); }
-    }
-    cudnnBackendDescriptor_t tensor(int64_t id, cudnnDataType_t type, int64_t n, const int64_t *dims,
-                                    const int64_t *strides, int64_t alignment, int kind = GIVEN) {
-        cudnnBackendDescriptor_t d = make(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-        bool yes = true;
-        set(d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-        set(d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, n, dims);
-        set(d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, n, strides);
-        set(d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &id);
-        set(d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-        if (kind == INNER) { set(d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &yes); }
-        if (kind == VALUE) { set(d, CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &yes); }
-        finish(d, "tensor");
-        return d;
-    }
-};
-
-static cudnnDataType_t dnn_type(int dtype) {
-    switch (dtype) {
-    case TENSOR_F64: return CUDNN_DATA_DOUBLE;
-    case TENSOR_F16: return CUDNN_DATA_HALF;
-    case TENSOR_BF16: return CUDNN_DATA_BFLOAT16;
-    default: return CUDNN_DATA_FLOAT;
-    }
-}
-
-// Whether an engine's sums are the same every time and as exact as the dtype promises.
-static bool engine_is_acceptable(dnn_graph_t &g, cudnnBackendDescriptor_t config, bool exact) {
-    cudnnBackendNumericalNote_t note[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
-    int64_t n = 0;
-    cudnnBackendDescriptor_t engine = g.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
-    bool acceptable = !g.status &&
-        dnn_ok("an engine", lib.cudnnBackendGetAttribute_(config, CUDNN_ATTR_ENGINECFG_ENGINE,
-                                                            CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine)) &&
-        dnn_ok("its notes", lib.cudnnBackendGetAttribute_(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE,
-                                                            CUDNN_TYPE_NUMERICAL_NOTE,
-                                                            CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, note));
-    for (int64_t k = 0; acceptable && k < n; k++) {
-        acceptable = note[k] != CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC &&
-                  note[k] != CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS &&
-                  note[k] != CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION &&
-                  !(exact && note[k] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE);
-    }
-
-    if (engine) { g.drop(engine); }
-    return acceptable;
-}
-
-// Finds the first engine in cuDNN's order that engine_is_acceptable takes, that fits the workspace and can be
-// made, or the first `wanted` -> how many there are. kernels: that of a kind, for an engine whose kernels
-// take any sizes; NULL = for these sizes alone
-static int plan_of(dnn_graph_t &g, cudnnBackendDescriptor_t *ops, int count, int device, bool exact,
-                   int64_t most, dnn_plan_t *out, cudnnBackendDescriptor_t *kernels = nullptr,
-                   int wanted = 1) {
-    int made = 0;
-    enum { CHOICES = 16 };
-    static const cudnnBackendHeurMode_t modes[2] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
-    cudnnBackendDescriptor_t whole = g.make(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
-    if (!libraries.properties) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &libraries.of[device].dnn);
-    }
-
-    const bool varies = kernels != nullptr;
-#if CUDNN_VERSION >= 90500
-    if (varies) {
-        g.set(whole, CUDNN_ATTR_OPERATIONGRAPH_IS_DYNAMIC_SHAPE_ENABLED, CUDNN_TYPE_BOOLEAN, 1, &varies);
-    }
-#endif
-    g.finish(whole, "operation graph");
-#if CUDNN_VERSION >= 90500
-    if (varies && !*kernels) {
-        cudnnBackendDescriptor_t cache = g.make(CUDNN_BACKEND_KERNEL_CACHE_DESCRIPTOR);
-        g.set(cache, CUDNN_ATTR_KERNEL_CACHE_OPERATION_GRAPH, whole);
-        g.finish(cache, "kernel cache");
-        if (g.status) { return 0; }
-        g.take(cache);
-        *kernels = cache;
-    }
-#endif
-    snprintf(dnn_message, sizeof dnn_message,
-             "cuDNN: no engine is deterministic and as exact as asked");
-    for (cudnnBackendHeurMode_t mode : modes) {
-        cudnnBackendDescriptor_t choice = g.make(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), config[CHOICES];
-        int64_t n = 0;
-        g.set(choice, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, whole);
-        g.set(choice, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
-        if (libraries.properties) { g.set(choice, CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, libraries.properties); }
-        for (auto &c : config) { c = g.make(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR); }
-        if (g.status) { return made; }
-        if (!dnn_ok("no engine", lib.cudnnBackendFinalize_(choice)) ||
-            !dnn_ok("no engine", lib.cudnnBackendGetAttribute_(choice, CUDNN_ATTR_ENGINEHEUR_RESULTS,
-                                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, CHOICES, &n,
-                                                                 config))) {
-            n = 0;
-        }
-
-        for (int64_t k = 0; k < n && k < CHOICES && !g.status; k++) {
-            int64_t bytes = 0, one = 0;
-            if (!engine_is_acceptable(g, config[k], exact)) { continue; }
-            cudnnBackendDescriptor_t plan = g.make(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-            g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config[k]);
-#if CUDNN_VERSION >= 90500
-            if (varies) { g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_KERNEL_CACHE, *kernels); }
-#endif
-            if (libraries.properties) {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, libraries.properties);
-            } else {
-                g.set(plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1,
-                      &libraries.of[device].dnn);
-            }
-            if (g.status) { break; }
-            if (dnn_ok("no plan", lib.cudnnBackendFinalize_(plan)) &&
-                dnn_ok("no plan", lib.cudnnBackendGetAttribute_(plan,
-                                                                  CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                                  CUDNN_TYPE_INT64, 1, &one, &bytes)) &&
-                bytes <= most) {
-                g.take(plan);
-                g.take(config[k]);
-                out[made++] = {plan, config[k], bytes, false};
-                config[k] = nullptr;
-                if (made == wanted) { return made; }
-                continue;
-            }
-            g.drop(plan);
-        }
-        for (auto &c : config) {
-            if (c) { g.drop(c); }
-        }
-        g.drop(choice);
-    }
-
-    return made;
-}
-
 // A tensor of a convolution with 2 or 3 dims of space: a row of pixels is an image of height 1.
 struct image_t {
     int64_t n, dims[5], strides[5];
@@ -8280,7 +8286,8 @@ static float time_of(const place_t &at, const dnn_plan_t &plan, const dnn_data_t
     return dnn_ok("a trial", e) ? best : -1;
 }
 
-// Keeps the fastest of n > 0 plans, of those that run, and drops the others; the first, if no time is known.
+// Keeps the fastest of n > 0 plans, of those that run; the first, if no time is known. The others go at once:
+// they are new, and nothing is timed in a capture, so no graph has their kernels.
 static dnn_plan_t fastest_of(const place_t &at, dnn_plan_t *plan, int n, const dnn_data_t &with) {
     cudaEvent_t begin = nullptr, end = nullptr;
     float best = -1;
@@ -8297,7 +8304,7 @@ static dnn_plan_t fastest_of(const place_t &at, dnn_plan_t *plan, int n, const d
     if (begin) { cudaEventDestroy(begin); }
     if (end) { cudaEventDestroy(end); }
     for (int k = 0; k < n; k++) {
-        if (k != kept) { dnn_drop(plan[k]); }
+        if (k != kept) { dnn_discard(plan[k]); }
     }
     plan[kept].tried = true;
     return plan[kept];
@@ -8310,6 +8317,40 @@ static bool may_try(const place_t &at) {
            !forget(cudaStreamIsCapturing(at.stream, &status)) && status == cudaStreamCaptureStatusNone;
 }
 
+// What a convolution's slot knows: nothing yet; cuDNN's first plan; what stays, a plan that was tried beside
+// others, or that cuDNN has none.
+enum conv_state_t { CONV_NEW, CONV_UNTRIED, CONV_SETTLED };
+
+static conv_state_t conv_state(bool found, const dnn_plan_t &plan) {
+    if (!found) { return CONV_NEW; }
+    return plan.workspace < 0 || plan.tried ? CONV_SETTLED : CONV_UNTRIED;
+}
+
+// Fills *plan with cuDNN's first. make(out, wanted, &made): conv_plan of the convolution
+template <class F> static cudnnStatus_t first_plan(const place_t &at, dnn_plan_t *plan, F make) {
+    on_device_t leave(at.device);
+    int made = 0;
+    return make(plan, 1, &made);
+}
+
+// Fills *plan with the fastest of up to ten, in place of one that was there, which a capture may have run. If
+// none can be made, that one stays.
+template <class F>
+static cudnnStatus_t best_plan(const place_t &at, dnn_plan_t *plan, const dnn_data_t &with, F make) {
+    enum { BENCHMARK_LIMIT = 10 };              // as torch.backends.cudnn.benchmark_limit
+    on_device_t leave(at.device);
+    dnn_plan_t tried[BENCHMARK_LIMIT];
+    int made = 0;
+    const cudnnStatus_t e = make(tried, BENCHMARK_LIMIT, &made);
+    if (e) {
+        plan->tried = true;
+        return e;
+    }
+    dnn_drop(*plan);
+    *plan = fastest_of(at, tried, made, with);
+    return e;
+}
+
 // Call with the device's lock held: a convolution's plan, for the sum with bias as well or for the
 // convolution only. With tensor_cuda_set_benchmark the engines are timed at the first call that is in no
 // capture, on the call's own operands. Their plans are of these sizes alone: which engine is the fastest is a
@@ -8317,7 +8358,6 @@ static bool may_try(const place_t &at) {
 static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, const image_t *t,
                                 const int64_t (*space)[3], const int64_t *alignment, bool bias,
                                 const dnn_data_t &with) {
-    enum { BENCHMARK_LIMIT = 10 };              // as torch.backends.cudnn.benchmark_limit
     bool found = false,
          tf32 = dtype == TENSOR_F32 && !__atomic_load_n(&libraries.no_conv_tf32, __ATOMIC_RELAXED);
     cudnnDataType_t type = dnn_type(dtype);
@@ -8339,19 +8379,21 @@ static dnn_plan_t *conv_planned(const place_t &at, conv_kind_t kind, int dtype, 
     static_assert(6 + 30 + 9 <= sizeof key.v / sizeof *key.v, "a convolution's key");
     auto *slot = libraries.of[at.device].graphs.of(key, at.limits.plan_sets, dnn_drop, &found);
     if (!found) { slot->plan.workspace = -1; }
-    const bool untried = !found || (slot->plan.workspace >= 0 && !slot->plan.tried);
-    const int wanted = untried && may_try(at) ? (int)BENCHMARK_LIMIT : !found;
-    if (wanted) {
-        on_device_t leave(at.device);
+    auto make = [&](dnn_plan_t *out, int wanted, int *made) {
         const bool exact = dtype == TENSOR_F32 && !tf32;
-        dnn_plan_t made[BENCHMARK_LIMIT];
-        int n = 0;
-        cudnnStatus_t e = conv_plan(at, kind, type, t, space, alignment, bias, exact, made, wanted, &n);
-        if (n && found) { dnn_drop(slot->plan); }
-        if (!n) { slot->plan.tried = found; }    // one that was there stays
-        if (n) { slot->plan = wanted > 1 ? fastest_of(at, made, n, with) : made[0]; }
-        if (e && !bias && !found) { library_failed(dnn_message); }
-        if (e && !found && CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
+        return conv_plan(at, kind, type, t, space, alignment, bias, exact, out, wanted, made);
+    };
+    const conv_state_t state = conv_state(found, slot->plan);
+    cudnnStatus_t e = CUDNN_STATUS_SUCCESS;
+    if (state != CONV_SETTLED && may_try(at)) {
+        e = best_plan(at, &slot->plan, with, make);
+    } else if (state == CONV_NEW) {
+        e = first_plan(at, &slot->plan, make);
+    }
+
+    if (e && state == CONV_NEW) {
+        if (!bias) { library_failed(dnn_message); }
+        if (CUDNN_STATUS_CATEGORY(e) != CUDNN_STATUS_NOT_SUPPORTED) { slot->used = 0; }
     }
 
     return slot->plan.workspace < 0 ? nullptr : &slot->plan;
@@ -8962,8 +9004,11 @@ __device__ inline void each_channel(const planes_t &p, int64_t item, int64_t col
 }
 
 // The sums of a tile's channels over the threads of the block, all of which must call it: they are the first
-// blockDim.x packs of s until the next call.
+// blockDim.x packs of s until the next call. Seen flat, element i of s is of the tile's channel i % width.
+// blockDim.x is a power of two up to WARP, so width divides THREADS: the elements k * THREADS + me are all of
+// channel me % width, and so are those of the threads that are width apart.
 template <class C, int V> __device__ inline void sum_channels(const pack_t<C, V> &v, pack_t<C, V> *s) {
+    static_assert(THREADS % (WARP * V) == 0, "a tile's width divides a block's threads");
     const int me = (int)(threadIdx.y * blockDim.x + threadIdx.x), width = (int)blockDim.x * V;
     C *flat = (C *)s, sum = 0;
     __syncthreads();
@@ -14206,6 +14251,38 @@ void *tensor_cuda_data(tensor_t *x) {
     return (char *)x->storage->data + x->offset * size_of(x->dtype);
 }
 
+// Whether memory can be wrapped as such a tensor; raises if not. tensor_wrap_n has the same conditions, but
+// its errors begin with its own name.
+static bool wrappable(const char *op, const void *data, int dtype, const int64_t *dims, int ndim) {
+    const uint64_t limit = (uint64_t)1 << 59;
+    uint64_t nonzero = 1;                       // the product of sizes that are not 0
+    bool some = true, fits = ndim >= 0 && ndim <= TENSOR_MAX_DIMS;
+    if (!dims && ndim > 0) {
+        raised(TENSOR_ERR_SHAPE, "%s: dims is NULL, must have %i numbers", op, ndim);
+        return false;
+    }
+    for (int d = 0; d < ndim && fits; d++) {
+        const uint64_t size = (uint64_t)dims[d], by = size ? size : 1;
+        fits = dims[d] >= 0 && nonzero <= limit / by;
+        nonzero *= by;
+        some = some && size;
+    }
+
+    if (!fits) {
+        raised(TENSOR_ERR_SHAPE,
+               "%s: shape of %i dims must have 0 to 8 dims, sizes >= 0, < 2^59 elements", op, ndim);
+    } else if ((unsigned)dtype >= TENSOR_DTYPE_COUNT) {
+        raised(TENSOR_ERR_DTYPE, "%s: dtype %i must be one of tensor_dtype_t", op, dtype);
+    } else if (!data && some) {
+        raised(TENSOR_ERR_SHAPE, "%s: data is NULL for %d elements", op, (int64_t)nonzero);
+    } else if ((uintptr_t)data % size_of(dtype)) {
+        raised(TENSOR_ERR_SHAPE, "%s: data is misaligned for its dtype", op);
+    } else {
+        return true;
+    }
+    return false;
+}
+
 tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims, int ndim,
                            tensor_device_t device, void (*deleter)(void *data, void *user), void *user) {
     static const char op[] = "cuda_wrap";
@@ -14219,6 +14296,7 @@ tensor_t *tensor_cuda_wrap(void *data, tensor_dtype_t dtype, const int64_t *dims
                op, lies_on, index);
         return TENSOR__(poison);
     }
+    if (!wrappable(op, data, (int)dtype, dims, ndim)) { return TENSOR__(poison); }
     // The header is made as for memory of the host; the data is not read.
     tensor_t *x = (tensor_wrap_n)(data, dtype, dims, ndim, nullptr, nullptr);
     if (x->state != TENSOR__LIVE) { return x; }

@@ -1732,6 +1732,29 @@ static void doors() {
     tensor_cuda_wrap(p, TENSOR_F32, &n, 1, (tensor_device_t)(TENSOR_CUDA + 7), given_back, &g);
     CHECK(tensor_error_code() == TENSOR_ERR_DEVICE && g.calls == 2);
     tensor_clear_error();
+    const int64_t none[2] = {INT64_MAX, 0}, minus[2] = {2, -1}, large[2] = {(int64_t)1 << 30, ((int64_t)1 << 29) + 1};
+    struct { int data; const int64_t *dims; int ndim, dtype, code; const char *text; } refused[] = {
+        {-1, &n, 1, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: data is NULL for "},
+        {-1, none, 1, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: shape of 1 dims must have 0 to 8 dims, sizes >= 0"},
+        {0, minus, 2, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: shape of 2 dims must have "},
+        {0, large, 2, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: shape of 2 dims must have "},
+        {0, &n, 9, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: shape of 9 dims must have "},
+        {0, &n, -1, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: shape of -1 dims must have "},
+        {0, nullptr, 2, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: dims is NULL, must have 2 numbers"},
+        {0, &n, 1, TENSOR_DTYPE_COUNT, TENSOR_ERR_DTYPE, "cuda_wrap: dtype "},
+        {2, &n, 1, TENSOR_F32, TENSOR_ERR_SHAPE, "cuda_wrap: data is misaligned for its dtype"},
+    };
+    for (auto &r : refused) {
+        char *data = r.data < 0 ? nullptr : (char *)p + r.data;
+        tensor_cuda_wrap(data, (tensor_dtype_t)r.dtype, r.dims, r.ndim, TENSOR_CUDA, given_back, &g);
+        CHECK(tensor_error_code() == r.code && !std::strncmp(tensor_error_text(), r.text, std::strlen(r.text)) && g.calls == 2);
+        tensor_clear_error();
+    }
+    for (const int64_t *dims : {none + 1, (const int64_t *)nullptr}) {      // no element; the one of no dims
+        w = tensor_cuda_wrap(dims ? nullptr : p, TENSOR_F32, dims, dims != nullptr, TENSOR_CUDA, nullptr, nullptr);
+        CHECK(tensor_ok() && tensor_numel(w) == !dims);
+        (tensor_free)(w);
+    }
 
     // A stream of the caller's.
     cudaStream_t own;

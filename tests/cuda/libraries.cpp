@@ -888,14 +888,26 @@ static void benchmarks() {
     tensor_t *fy2 = convolve(c2, false, fx2, far[1], NULL);
     tensor_graph_t *graph = tensor_capture_end();
     CHECK(graph && near(fy2, y2, TENSOR_F32) && fakes.convs == convs + 1 && fakes.engine == FIRST_ENGINE);
+    live = fakes.live;                                      // a plan is two descriptors
     CHECK(near(convolve(c2, false, fx2, far[1], NULL), y2, TENSOR_F32) && fakes.engine == FASTEST_ENGINE && fakes.convs > convs + 20);
+    CHECK(fakes.live == live + 2);                          // the graph's plan stays; those that lost are gone
     CHECK(!tensor_graph_replay(graph) && near(fy2, y2, TENSOR_F32));
     CHECK(!tensor_capture_begin(TENSOR_CUDA));              // one that has a plan that was tried uses it
     tensor_t *again2 = convolve(c2, false, fx2, far[1], NULL);
     tensor_graph_t *second = tensor_capture_end();
     CHECK(second && near(again2, y2, TENSOR_F32) && fakes.engine == FASTEST_ENGINE);
     tensor_free(fy2), tensor_free(again2);
+    // Of shapes that no graph has, only the fastest plan stays while a graph lives.
+    for (int size = 9; size < 14; size++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const conv_case_t other = {2, 1, 2, 3, size, 3, 1, 1, 1, 1, 0};
+        tensor_t *ox = random_of(TENSOR_F32, {1, 2, size, size}), *oy = convolve(other, false, on(ox), far[1], NULL);
+        CHECK(near(oy, convolve(other, false, ox, w, NULL), TENSOR_F32) && fakes.engine == FASTEST_ENGINE);
+        tensor_scope_end(scope);
+    }
+    CHECK(fakes.live == live + 2 + 5 * 2);
     CHECK(!tensor_graph_free(graph) && !tensor_graph_free(second));
+    CHECK(fakes.live == live + 5 * 2);                      // with the graphs go the plans that only they had
     // Halves with their bias in one plan; TF32, where the first engine may be taken too.
     tensor_t *hx = tensor_to(tensor_detach(x), TENSOR_F16), *hw = tensor_to(tensor_detach(w), TENSOR_F16), *hb = tensor_to(tensor_detach(b), TENSOR_F16);
     const long fused = fakes.fused;
