@@ -2401,7 +2401,8 @@ TENSOR_API int tensor_capture_begin(tensor_device_t device);
 // Ends the capture. The step has then run once: by the capture, or on a GPU by this call.
 //   -> graph, to be freed by tensor_graph_free or shutdown; NULL with an error pending, and after one that
 //      says what cannot be captured, even if it was cleared: then nothing is kept. A step that cleared any
-//      other error and went on is captured as it went on;  errors OWNER: no capture, a tensor it uses was
+//      other error and went on, or that of nn_set_lr, nn_snapshot and the like, which then have done nothing,
+//      is captured as it went on;  errors OWNER: no capture, a tensor it uses was
 //      freed in it; UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
 TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
@@ -2413,13 +2414,13 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed or moved by nn_to (on a GPU: one that it trains; g keeps the memory of the others), or a gradient
-//      that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an
-//      instruction set with other products of it, a parameter was frozen since, or unfrozen (on a GPU, if an
-//      optimizer that has it steps in g), parameters of one group no longer are, an option of an optimizer
-//      that the captured calls lack was set since, a scaler had unscaled the gradients and has not, or the
-//      reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's ops, or
-//      the error that was pending
+//      freed or moved by nn_to (on a GPU: one that it trains; the memory of others stays), or a gradient that
+//      it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an instruction
+//      set with other products of it, a step of another graph that changes the same is under way in time
+//      slices, a parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g),
+//      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
+//      since, a scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for
+//      other threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -12071,6 +12072,7 @@ struct tensor_context_t {
     tensor_error_fn_t error_fn;
     void *error_user;
     tensor__count_t growth_told;
+    tensor__count_t claims;         // graphs whose step is under way in time slices
     tensor__owned_t *owned;
     int64_t last_owned;
     tensor__crew_t *crews;
@@ -17323,6 +17325,9 @@ TENSOR_API int (tensor_profiler_set)(const tensor_profiler_t *profiler) {
 // refuse what a replay could not do again. Rejected: an op for each access (it would cost more than the
 // access).
 // ------------------------------------------------------------------------------
+
+// Where the memory of a storage is: to be compared, not to be followed.
+TENSOR__INLINE const void *tensor__address_of(const tensor__storage_t *s) { return s->data; }
 
 // Tells the recorder of an access. -> 0, or the code of its refusal, raised
 TENSOR__FN TENSOR__NOINLINE int tensor__host_told(tensor__thread_t *th, const tensor__storage_t *s,
@@ -32928,6 +32933,11 @@ TENSOR__FN void tensor__traced_told(tensor__watch_t *w, int what, tensor_t *x) {
     }
 }
 
+// Whether the step changes memory that is there outside of it.
+TENSOR__INLINE int tensor__traced_changes(const tensor__traced_t *e) {
+    return e->written && (e->held || (e->older && !TENSOR__ATOMIC_LOAD(&e->gone)));
+}
+
 // Takes the watch of an entry off its storage, which may have those of other graphs.
 TENSOR__FN void tensor__traced_leave(tensor__traced_t *e) {
     tensor__spin(&tensor__watch_lock);
@@ -33263,10 +33273,10 @@ TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf,
     l->dtype = leaf->dtype;
     l->device = leaf->device;
     l->storage = leaf->storage;
-    l->data = leaf->storage->data;
+    l->data = tensor__address_of(leaf->storage);
     if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) {
         l->first = added_to;
-        l->first_data = added_to->data;
+        l->first_data = tensor__address_of(added_to);
     }
     l->next = g->links;
     g->links = l;
@@ -33294,8 +33304,9 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
         if (g->state == TENSOR__GRAPH_OPEN) { g->backend->graph_end(g->there, 0); }
         g->backend->graph_free(g->there);
     }
+    if (g->claims) { (void)TENSOR__ATOMIC_ADD(&g->thread->ctx->claims, -1); }
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
-        int claimed = g->claims && !TENSOR__ATOMIC_LOAD(&e->gone) && e->storage->read_only == TENSOR__IN_STEP;
+        int claimed = g->claims && tensor__traced_changes(e) && e->storage->read_only == TENSOR__IN_STEP;
         if (claimed) { e->storage->read_only = 0; }
         tensor__traced_leave(e);
         if (e->held) { tensor__storage_drop(th, e->storage); }
@@ -34650,7 +34661,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
             l->leaf = NULL;
         } else if (grad == TENSOR__AGE_OLDER) {
             l->older = leaf->grad->storage;
-            l->older_data = l->older->data;
+            l->older_data = tensor__address_of(l->older);
         } else if (grad == TENSOR__AGE_MADE) {
             l->grad = tensor__hold(leaf->grad);
         }
@@ -34761,7 +34772,7 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
 
 // Whether x has this storage and this memory.
 TENSOR__FN int tensor__lies_there(const tensor_t *x, const tensor__storage_t *storage, const void *data) {
-    return x && x->storage == storage && x->storage->data == data;
+    return x && x->storage == storage && tensor__address_of(storage) == data;
 }
 
 // Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
@@ -34788,6 +34799,13 @@ TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_unfrozen(const
         if (tensor__traced_requires(e) && !tensor__graph_trains(g, e->leaf)) { first = e; }
     }
     return first;
+}
+
+// A tensor that the step changes, and another step as well, which is under way in time slices. NULL = none
+TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_contested(const tensor_graph_t *g) {
+    const tensor__traced_t *e = g->traced;
+    while (e && !(tensor__traced_changes(e) && e->storage->read_only == TENSOR__IN_STEP)) { e = e->next; }
+    return e;
 }
 
 // Whether a graph can run now. -> code
@@ -35123,6 +35141,12 @@ TENSOR__INLINE int tensor__group_begun(const tensor_graph_t *g) {
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int resumes) {
     int code = tensor__graph_unfit(g, th, op);
     if (code) { return code; }
+    const int others_step = !g->claims && TENSOR__ATOMIC_LOAD(&th->ctx->claims);
+    const tensor__traced_t *e = others_step ? tensor__graph_contested(g) : NULL;
+    TENSOR__REFUSE_CODE(e, UNSUPPORTED,
+                        "%s: the step changes a tensor of %u bytes that %s uses%w, and so does the step of "
+                        "another graph, which is under way in time slices; end that with "
+                        "tensor_graph_resume", op, e->bytes, e->op, e->site);
     TENSOR__REFUSE_CODE(g->at && !resumes, UNSUPPORTED,
                         "%s: a step of this graph is under way; tensor_graph_resume ends it", op);
     if (g->thread != th) { tensor__graph_move_to(g, th); }
@@ -35462,8 +35486,9 @@ TENSOR__FN int tensor__graph_time_slice(tensor_graph_t *g, tensor__thread_t *th,
 // change them in between.
 TENSOR__FN void tensor__graph_claim(tensor_graph_t *g, int begun) {
     g->claims = begun;
+    (void)TENSOR__ATOMIC_ADD(&g->thread->ctx->claims, begun ? 1 : -1);
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (!e->older || !e->written || TENSOR__ATOMIC_LOAD(&e->gone)) { continue; }
+        if (!tensor__traced_changes(e)) { continue; }
         if (e->storage->read_only == (begun ? 0 : TENSOR__IN_STEP)) {
             e->storage->read_only = begun ? TENSOR__IN_STEP : 0;
         }

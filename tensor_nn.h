@@ -20284,6 +20284,12 @@ TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
     return t->device && (t->ndim == 4 || t->ndim == 5) ? (tensor_channels_last)(t) : t;
 }
 
+// The error of an op that finds t half changed. -> code
+TENSOR__FN int nn__half_changed(const char *op, const tensor_t *t) {
+    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
+                     "%s: a step in time slices changes %t of the model; tensor_graph_resume ends it", op, t);
+}
+
 // to(t, where), in the current scope; NULL after raising. A gradient may be a view.
 TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name,
                                    tensor_t *(*to)(tensor_t *t, int where), int where, int gradient) {
@@ -20291,6 +20297,10 @@ TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name
     if (fresh != t && (t->node || (t->base && !gradient))) {
         return NN__GIVE((tensor_t *)NULL, TENSOR_ERR_AUTOGRAD, "%s: \"%s\" %t %s", op, name, t,
                         t->base ? "is a view" : "has a history");
+    }
+    if (fresh != t && t->storage->read_only == TENSOR__IN_STEP) {
+        nn__half_changed(op, t);
+        return NULL;
     }
     return (tensor_is_poison)(fresh) ? NULL : fresh;
 }
@@ -20873,8 +20883,18 @@ struct nn_optimizer_t {
     const char *site;
 };
 
+static tensor__count_t nn__marked;              // optimizers of all contexts that have a mark
+
+// Says which scaler has unscaled an optimizer's gradients; 0 = none.
+TENSOR__FN void nn__set_mark(nn_optimizer_t *o, tensor__count_t mark) {
+    int had = TENSOR__ATOMIC_LOAD(&o->unscaled) != 0, has = mark != 0;
+    TENSOR__ATOMIC_STORE(&o->unscaled, mark);
+    if (had != has) { (void)TENSOR__ATOMIC_ADD(&nn__marked, has ? 1 : -1); }
+}
+
 TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
     TENSOR__(disown)(&o->owned);
+    nn__set_mark(o, 0);
     if (o->skip) { TENSOR__(drop)(o->skip); }
     for (int i = 0; i < o->nparams; i++) {
         TENSOR__(drop)(o->param[i].t);
@@ -22001,7 +22021,7 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     for (int i = 0; i < o->nparams; i++) {
         if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
     }
-    TENSOR__ATOMIC_STORE(&o->unscaled, 0);
+    nn__set_mark(o, 0);
     return o->cleared ? o->cleared(o) : TENSOR_OK;
 }
 
@@ -22802,12 +22822,11 @@ typedef struct nn__mark_t {
 // An update ends what was unscaled for a step that the program has left out.
 TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
     nn_optimizer_t *o = (nn_optimizer_t *)(void *)owned;
-    if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) {
-        TENSOR__ATOMIC_STORE(&o->unscaled, 0);
-    }
+    if (TENSOR__ATOMIC_LOAD(&o->unscaled) == *(tensor__count_t *)mark) { nn__set_mark(o, 0); }
 }
 
 TENSOR__FN void nn__forget_mark(tensor__count_t mark) {
+    if (!TENSOR__ATOMIC_LOAD(&nn__marked)) { return; }          // the list has a lock
     TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
 }
 
@@ -22822,7 +22841,7 @@ TENSOR__FN void nn__mark_change(nn__mark_t *m) {
         NN__FAIL(TENSOR_ERR_UNSUPPORTED, "scaler_step: the gradients had been unscaled before the step that "
                                          "was captured, and have not been now");
     } else {
-        TENSOR__ATOMIC_STORE(&o->unscaled, m->what == NN__MARK_SET ? m->mark : 0);
+        nn__set_mark(o, m->what == NN__MARK_SET ? m->mark : 0);
     }
     m->first = 0;
 }
@@ -22887,7 +22906,7 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
-        TENSOR__ATOMIC_STORE(&o->unscaled, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
+        nn__set_mark(o, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
         code = tensor_error_code();
     }
     (tensor_scope_end)(scope);
@@ -22911,7 +22930,7 @@ TENSOR_API int (nn_scaler_step)(tensor_t *scaler, nn_optimizer_t *o) {
     if (code == TENSOR_OK) {
         code = nn__step(o, o->skip);
         if (code == TENSOR_OK) {
-            TENSOR__ATOMIC_STORE(&o->unscaled, 0);
+            nn__set_mark(o, 0);
             (tensor_add_)((tensor_select)(o->skip, 0, 1), (tensor_select)(o->skip, 0, 0));
         }
     }
@@ -27014,12 +27033,6 @@ typedef struct nn__save_t {
     void *items;
     nn__items_t all;
 } nn__save_t;
-
-// The error of an op that finds t half changed. -> code
-TENSOR__FN int nn__half_changed(const char *op, const tensor_t *t) {
-    return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
-                     "%s: a step in time slices changes %t of the model; tensor_graph_resume ends it", op, t);
-}
 
 TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int more) {
     memset(s, 0, sizeof *s);

@@ -1821,6 +1821,37 @@ static void nothing_in_parts(void) {
     }
 }
 
+// Steps with a scaler, by themselves, as replays and in time slices: none takes a lock.
+static void scaler_step(job_t *j, tensor_t *scaler) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *loss = tensor_mse_loss(nn_forward(j->net, j->x), j->y);
+    nn_zero_grad(j->opt);
+    tensor_backward(nn_scaler_scale(scaler, loss));
+    nn_scaler_step(scaler, j->opt);
+    nn_scaler_update(scaler);
+    tensor_scope_end(scope);
+}
+
+static void with_scaler(void) {
+    job_t j;
+    adam(&j);
+    tensor_t *scaler = nn_grad_scaler(1024, 2);
+    for (int i = 0; i < 3; i++) { scaler_step(&j, scaler); }
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    scaler_step(&j, scaler);
+    j.graph = tensor_capture_end();
+    CHECK(tensor_graph_resume(j.graph, 1e9) == 1);
+    tensor_set_realtime(1);
+    scaler_step(&j, scaler);
+    CHECK_OK();
+    CHECK(tensor_graph_replay(j.graph) == 0);
+    while (tensor_graph_resume(j.graph, 0) == 0) { }
+    CHECK_OK();
+    tensor_set_realtime(0);
+    end(&j);
+    tensor_free(scaler);
+}
+
 // ---- what a program may not do between two time slices
 
 static void half_way(const char *op) {
@@ -1837,6 +1868,11 @@ static void between(void) {
     adam(&other);
     step(&j);
     step(&other);
+    job_t again = j;
+    again.opt = nn_sgd(j.net, .lr = 0.1);
+    capture(&again);
+    tensor_graph_t *second = again.graph;
+    step(&j);
     capture(&j);
     size_t size = nn_snapshot_size(j.net, j.opt);
     char *block = (char *)malloc(size);
@@ -1859,6 +1895,22 @@ static void between(void) {
     half_way("fill_");
     CHECK(nn_step(j.opt) == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor");
+    CHECK(nn_to(j.net, TENSOR_F64) == TENSOR_ERR_UNSUPPORTED);
+    half_way("to");
+    // Its gradients, and what another graph changes of the same.
+    tensor_scope_t inner = tensor_scope_begin_no_grad();
+    CHECK(tensor_is_poison(tensor_fill_(tensor_grad(nn_get(j.net, "0.bias")), 1)));
+    half_way("fill_");
+    tensor_scope_end(inner);
+    CHECK(nn_clip_grad_norm(j.opt, 0.01) != 0 && tensor_error_code() == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor");
+    CHECK(tensor_backward(tensor_sum(nn_forward(j.net, j.x))) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "add: a step in time slices changes");
+    CHECK(tensor_graph_replay(second) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                "graph_replay: the step changes a tensor of 4 bytes that clone uses at realtime.c");
+    CHECK(tensor_graph_resume(second, 0) == -TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "and so does the step of another graph, which is under way");
     // Reading is allowed, and so is everything with what the step does not use.
     CHECK(isfinite(tensor_item(tensor_sum(bias))));
     step(&other);
@@ -1869,11 +1921,14 @@ static void between(void) {
     CHECK(nn_snapshot(j.net, j.opt, block, size) == 0 && nn_restore(j.net, j.opt, block, size) == 0);
     CHECK(nn_load_memory(bytes, length, j.net, 0) == 0 && nn_step(j.opt) == 0);
     CHECK(tensor_fill_(bias, 1) == bias && tensor_graph_replay(j.graph) == 0);
+    CHECK(tensor_graph_replay(second) == 0);
     // A step that is given up, with its graph.
     CHECK(tensor_graph_resume(j.graph, 0) == 0);
     free(block);
     CHECK(tensor_graph_free(j.graph) == 0);
-    CHECK(tensor_fill_(bias, 1) == bias);
+    CHECK(tensor_fill_(bias, 1) == bias && tensor_graph_replay(second) == 0);
+    CHECK(tensor_graph_free(second) == 0);
+    nn_optimizer_free(again.opt);
     nn_optimizer_free(j.opt);
     nn_free(j.net);
     nn_optimizer_free(other.opt);
@@ -1883,6 +1938,7 @@ static void between(void) {
 
 int main(void) {
     RUN(between);
+    RUN(with_scaler);
     RUN(nothing_in_parts);
     RUN(slices);
     RUN(parts_of_a_group);
