@@ -2293,7 +2293,8 @@ typedef tensor_t *(*tensor_fn_t)(tensor_t *const *inputs, int n, void *user);
 // numbers, and gets the same bits with less memory (torch.utils.checkpoint without reentrance).
 //   fn      must make the same operations in each call; parameters that it captures get their gradients too
 //   user    must live until backward
-//   inputs  must not be changed in place until then
+//   inputs  must not be changed in place until then. Each call takes some small blocks from the allocator and
+//      gives them back; a replay of a captured step does not
 //   -> new;  grad that of fn;  errors what fn raises; backward: AUTOGRAD if an input was changed
 TENSOR_API tensor_t *tensor_checkpoint(tensor_fn_t fn, void *user, tensor_t *const *inputs, int n);
 
