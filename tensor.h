@@ -2403,8 +2403,8 @@ TENSOR_API int tensor_capture_begin(tensor_device_t device);
 //   -> graph, to be freed by tensor_graph_free or shutdown; NULL with an error pending, and after one that
 //      says what cannot be captured, even if it was cleared: then nothing is kept. A step that cleared any
 //      other error and went on, or that of nn_set_lr, nn_snapshot and the like, which then have done nothing,
-//      is captured as it went on;  errors OWNER: no capture, a tensor it uses was
-//      freed in it; UNSUPPORTED (a GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
+//      is captured as it went on;  errors OWNER: no capture, a tensor it uses was freed in it; UNSUPPORTED (a
+//      GPU: work of another stream was not waited for), OUT_OF_MEMORY, CUDA
 TENSOR_API tensor_graph_t *tensor_capture_end(void);
 
 // Runs the captured step again; on a GPU, on the thread's current stream, without waiting. An error stops it
@@ -32863,7 +32863,7 @@ struct tensor_graph_t {
     tensor__traced_t *constant;         // whose number the host is about to write
     tensor__link_t *links;
     tensor__traced_t *lost;             // an input that has gone since
-    int switched;                       // an input has, or had, such a leaf
+    int switched;                       // a leaf of an input has begun or ceased to require a gradient
     tensor_generator_t rng;             // where the step's random numbers begin
     uint64_t drawn;                     // how many there are
     char *block;
