@@ -6,13 +6,15 @@
 #   sh bench/gpu.sh ops        the rows of gpu.h and five networks beside PyTorch's; the paper's figures 1 and 2
 #   sh bench/gpu.sh why        a profile of the rows that did worst, torch.compile, ten rows again for their spread
 #
-#   RESULTS=dir      where everything is left, whatever happens (bench/results/gpu-DATE): at most 8 files of 16 MiB
+#   RESULTS=dir      where a part leaves everything, whatever happens (bench/results/gpu-DATE): at most 8 files of 16 MiB
+#   OPS=dir          of why: where ops left its rows (RESULTS)
 #   PREBUILT=1       $GPU holds the programs: nothing is compiled, however old they look. It is all that has to travel.
 #   LIMIT=540        seconds of a part; what would begin later is named as left out
 #   ARCH CC CXX NVCC PYTHON   sm_90 (or native), cc, g++, nvcc, python3
-#   ROWS=.. WORST=.. of ops: rows whose names begin so; of why: rows in place of the worst of RESULTS/ops-rows.txt
+#   ROWS=.. WORST=.. of ops: rows whose names begin so; of why: rows in place of the worst of OPS/ops-rows.txt
 #   TRIAL=64         divides all sizes; with programs of the emulator that is tests/gpu.sh, which tries this script
 #
+# The tests that drive the emulator itself (a fake NCCL, marks that fail) are not among truth's: they have no device.
 # A part's files: PART-table.md, PART-rows.txt ("row value unit who"), PART-torch.txt, PART-log.txt, and PART-now.txt,
 # which holds the output of what runs now: all are written as they come, so that a kill -9 loses nothing either. The
 # last line is "N passed, N failed".
@@ -26,6 +28,7 @@ ARCH=${ARCH:-sm_90}
 LIMIT=${LIMIT:-540}
 PART=${1:-${PART:-}}
 RESULTS=${RESULTS:-bench/results/gpu-$(date +%F)}
+OPS=${OPS:-$RESULTS}
 begin=$(date +%s)
 tests="device streams ops_device nn_rows kernels"
 more="gpu custom_kernel"
@@ -375,7 +378,7 @@ ops() {
 # ---- why ----
 
 why() {
-    worst=${WORST:-$($PYTHON bench/gpu.py worst 12 "$RESULTS/ops-rows.txt" "$RESULTS/ops-torch.txt" 2> /dev/null)}
+    worst=${WORST:-$($PYTHON bench/gpu.py worst 12 "$OPS/ops-rows.txt" "$OPS/ops-torch.txt" 2> /dev/null)}
     if [ -z "$worst" ]; then            # nothing was measured yet: those that were predicted to be slow
         worst="gelu.bf16.c.f batch_norm.f32.c.f softmax.bf16.c.f sort.f32.c.f cumsum.f32.c.f embedding_few.f32.c.b
                dropout.bf16.c.f cross_entropy.bf16.c.b max_pool.bf16.n.b where.f32.b.f sum_hidden.f32.c.f relu.bf16.n.b"

@@ -13,7 +13,7 @@ PYTHON=${PYTHON:-python3}
 out=$B/cuda
 impl=${IMPL:-$B/tests/libtensor.a}
 export GPU=$out/standin PREBUILT=1 TRIAL=64 LD_LIBRARY_PATH
-unset RESULTS WORST ROWS PART LIMIT
+unset RESULTS OPS WORST ROWS PART LIMIT
 passed=0
 failed=0
 check() {                               # check WHAT, after a condition
@@ -82,6 +82,13 @@ part why AGAIN="add.f32.c.f sum.f32.c.f" WORST="add.f32.c.f" sh bench/gpu.sh why
 left_well "$out/results-why" why
 grep -q '^spread of add.f32.c.f:' "$out/results-why/why-log.txt"
 check "why: no spread"
+mkdir -p "$out/ops-elsewhere"           # ops was run before, and its rows were brought along
+printf 'add.f32.c.f 10 us own\nrelu.f32.c.f 30 us own\n' > "$out/ops-elsewhere/ops-rows.txt"
+printf 'add.f32.c.f 10 us torch\nrelu.f32.c.f 10 us torch\n' > "$out/ops-elsewhere/ops-torch.txt"
+part why-again AGAIN="add.f32.c.f" OPS="$out/ops-elsewhere" sh bench/gpu.sh why
+left_well "$out/results-why-again" why
+grep -q '^the worst: relu.f32.c.f add.f32.c.f$' "$out/results-why-again/why-log.txt"
+check "why: not the worst rows of ops: $(grep '^the worst' "$out/results-why-again/why-log.txt")"
 
 # A library that is not there: the smoke test fails and says which one, the costs are there all the same.
 for lib in libcublasLt.so.13 libcudnn.so.9 libnccl.so.2; do
