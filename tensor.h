@@ -12959,8 +12959,8 @@ TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw
 
 // A zeroed struct, and what is behind it, whose first member is the storage that it lies in: it is from the
 // thread's cache, so that a steady step asks the allocator for nothing, and any thread may end it with
-// tensor__storage_drop. NULL after raising
-TENSOR__FN void *tensor__stored(tensor__thread_t *th, uint64_t bytes) {
+// tensor__stored_drop. NULL after raising
+TENSOR__FN TENSOR__NOINLINE void *tensor__stored(tensor__thread_t *th, uint64_t bytes) {
     tensor__storage_t *s = tensor__storage(th, bytes, NULL);
     if (!s) {
         tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %u bytes, beside %u in use", bytes,
@@ -12970,6 +12970,10 @@ TENSOR__FN void *tensor__stored(tensor__thread_t *th, uint64_t bytes) {
     memset(s->data, 0, (size_t)bytes);
     *(tensor__storage_t **)s->data = s;
     return s->data;
+}
+
+TENSOR__FN TENSOR__NOINLINE void tensor__stored_drop(tensor__thread_t *th, void *p) {
+    tensor__storage_drop(th, *(tensor__storage_t **)p);
 }
 
 // Memory for the length of a call, zeroed, from the thread's cache, so that a steady step asks the allocator
@@ -13793,7 +13797,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
         tensor__raw_free(th->ctx, h);
     }
     if (e->region) { e->leave(th, e->region, e->index); }
-    tensor__storage_drop(th, e->memory);
+    tensor__stored_drop(th, e);
 }
 
 TENSOR__FN void tensor__drop(tensor_t *t);
@@ -16105,24 +16109,35 @@ TENSOR__FN tensor__pass_t *tensor__pass_take(tensor__thread_t *th, tensor__pass_
     return p;
 }
 
-// Keeps the memory of a pass for the next one. A pass inside another one, or a walk inside it, has memory of
-// its own, and so has one more inside that; deeper ones are not kept.
-TENSOR__FN void tensor__pass_leave(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
+TENSOR__RARE
+
+// Keeps the memory of a pass that had none of an earlier one. A pass inside another one, or a walk inside it,
+// has memory of its own, and so has one more inside that; deeper ones are not kept.
+TENSOR__FN TENSOR__NOINLINE void tensor__pass_keep(tensor__thread_t *th, const tensor__pass_t *local) {
     enum { MOST = 3 };
     int n = 0;
     for (const tensor__pass_t *q = th->pass; q; q = q->next) { n++; }
-    if (p == local) {
-        p = n < MOST && local->slots ? (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p) : NULL;
-        if (p) { *p = *local; }
-    }
-    if (p && n < MOST) {
+    tensor__pass_t *p = NULL;
+    if (n < MOST && local->slots) { p = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p); }
+    if (p) {
+        memcpy((void *)p, local, sizeof *p);
         p->next = th->pass;
         th->pass = p;
-        return;
+    } else if (local->slots) {
+        tensor__raw_free(th->ctx, local->slots);
     }
-    tensor__slot_t *slots = p ? p->slots : local->slots;
-    if (slots) { tensor__raw_free(th->ctx, slots); }
-    if (p) { tensor__raw_free(th->ctx, p); }
+}
+
+TENSOR__END
+
+// Gives the memory of a pass to the next one.
+TENSOR__FN void tensor__pass_leave(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
+    if (p == local) {
+        tensor__pass_keep(th, local);
+    } else {
+        p->next = th->pass;
+        th->pass = p;
+    }
 }
 
 // As tensor__walk_in, with a pass of its own.
@@ -30637,7 +30652,7 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
         c->fn.destroy(c->user);
         th->inside = inside;
     }
-    tensor__storage_drop(th, c->memory);
+    tensor__stored_drop(th, c);
 }
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -31045,7 +31060,7 @@ TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, 
     }
     if (!TENSOR__DROP(&r->refs)) { return; }
     for (int64_t i = 0; i < r->held; i++) { tensor__drop(r->inputs[i]); }
-    tensor__storage_drop(th, r->memory);
+    tensor__stored_drop(th, r);
 }
 
 // An input as a leaf of its own, in the innermost scope.
