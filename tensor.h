@@ -2583,6 +2583,9 @@ TENSOR_API tensor_linalg_ex_t tensor__at_linalg_ex(const char *site, tensor_lina
 TENSOR_API int tensor__at_int(const char *site, int r);
 TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g);
 TENSOR_API tensor_context_t *tensor__at_context(const char *site, tensor_context_t *c);
+TENSOR_API tensor_allocator_t tensor__at_allocator(const char *site, tensor_allocator_t a);
+TENSOR_API tensor_memory_stats_t tensor__at_memory_stats(const char *site, tensor_memory_stats_t m);
+TENSOR_API tensor_scope_t tensor__at_scope(const char *site, tensor_scope_t s);
 TENSOR_API int64_t tensor__at_i64(const char *site, int64_t r);
 TENSOR_API double tensor__at_f64(const char *site, double r);
 TENSOR_API const void *tensor__at_ptr(const char *site, const void *p);
@@ -3229,6 +3232,13 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_grad_output(...) TENSOR__CALL(tensor_grad_output, __VA_ARGS__)
 #define tensor_saved(...) TENSOR__CALL(tensor_saved, __VA_ARGS__)
 
+#define tensor_scope_begin(...) TENSOR__CALL_KIND(scope, tensor_scope_begin, __VA_ARGS__)
+#define tensor_scope_begin_no_grad(...) TENSOR__CALL_KIND(scope, tensor_scope_begin_no_grad, __VA_ARGS__)
+#define tensor_scope_begin_grad(...) TENSOR__CALL_KIND(scope, tensor_scope_begin_grad, __VA_ARGS__)
+#define tensor_scope_begin_inference(...) TENSOR__CALL_KIND(scope, tensor_scope_begin_inference, __VA_ARGS__)
+#define tensor_scope_begin_autocast(...) TENSOR__CALL_KIND(scope, tensor_scope_begin_autocast, __VA_ARGS__)
+#define tensor_set_autocast(...)                                                                             \
+    ((tensor_dtype_t)TENSOR__CALL_KIND(int, tensor_set_autocast, __VA_ARGS__))
 #define tensor_scope_reset(...) TENSOR__CALL_KIND(int, tensor_scope_reset, __VA_ARGS__)
 #define tensor_scope_end(...) TENSOR__CALL_KIND(int, tensor_scope_end, __VA_ARGS__)
 #define tensor_free(...) TENSOR__CALL_KIND(int, tensor_free, __VA_ARGS__)
@@ -3245,6 +3255,14 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_manual_seed(...) TENSOR__CALL_VOID(tensor_manual_seed, __VA_ARGS__)
 #define tensor_set_generator(...) TENSOR__CALL_VOID(tensor_set_generator, __VA_ARGS__)
 #define tensor_set_default_dtype(...) TENSOR__CALL_KIND(int, tensor_set_default_dtype, __VA_ARGS__)
+
+#define tensor_arena_allocator(...) TENSOR__CALL_KIND(allocator, tensor_arena_allocator, __VA_ARGS__)
+#define tensor_set_memory_limit(...) TENSOR__CALL_KIND(int, tensor_set_memory_limit, __VA_ARGS__)
+#define tensor_memory_stats(...) TENSOR__CALL_KIND(memory_stats, tensor_memory_stats, __VA_ARGS__)
+#define tensor_reset_peak_memory(...) TENSOR__CALL_VOID(tensor_reset_peak_memory, __VA_ARGS__)
+#define tensor_empty_cache(...) TENSOR__CALL_VOID(tensor_empty_cache, __VA_ARGS__)
+#define tensor_memory_report(...)                                                                            \
+    ((size_t)tensor__at_i64(TENSOR__IN(tensor_memory_report), (int64_t)(tensor_memory_report)(__VA_ARGS__)))
 
 #define tensor_set_num_threads(...) TENSOR__CALL_KIND(int, tensor_set_num_threads, __VA_ARGS__)
 #define tensor_set_allocator(...) TENSOR__CALL_KIND(int, tensor_set_allocator, __VA_ARGS__)
@@ -3300,6 +3318,9 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_gradcheck(...) TENSOR__CALL_KIND(int, tensor_gradcheck, __VA_ARGS__)
 #define tensor_gradgradcheck(...) TENSOR__CALL_KIND(int, tensor_gradgradcheck, __VA_ARGS__)
 #define tensor_register_hook(...) TENSOR__CALL_KIND(i64, tensor_register_hook, __VA_ARGS__)
+#define tensor_remove_hook(...) TENSOR__CALL_KIND(int, tensor_remove_hook, __VA_ARGS__)
+#define tensor_set_saved_tensors_hooks(...)                                                                  \
+    ((const tensor_saved_hooks_t *)TENSOR__CALL_KIND(ptr, tensor_set_saved_tensors_hooks, __VA_ARGS__))
 #define tensor_register_post_accumulate_grad_hook(...)                                                       \
     TENSOR__CALL_KIND(i64, tensor_register_post_accumulate_grad_hook, __VA_ARGS__)
 #define tensor_size(...) TENSOR__CALL_KIND(i64, tensor_size, __VA_ARGS__)
@@ -3785,7 +3806,7 @@ template <class... P> inline int tensor_check(tensor_t *x, const char *pattern, 
 // tensor_scope_begin (or the given function) now, tensor_scope_end at the closing brace.
 class tensor_scope_guard {
   public:
-    tensor_scope_guard() : scope_(tensor_scope_begin()) {}
+    tensor_scope_guard() : scope_((tensor_scope_begin)()) {}
     explicit tensor_scope_guard(tensor_scope_t scope) : scope_(scope) {}
     ~tensor_scope_guard() { (tensor_scope_end)(scope_); }
     tensor_scope_t scope() const { return scope_; }
@@ -4167,6 +4188,10 @@ enum { TENSOR__STORAGE_GONE, TENSOR__STORAGE_LEFT, TENSOR__STORAGE_SWITCHED };
 
 typedef void tensor__deleter_t(void *data, void *user);
 
+// Writes the path of what has a storage, "layer3.0.weight"; leaves name as it is if it does not know it.
+enum { TENSOR__NAME_ROOM = 200 };
+typedef void tensor__path_fn(tensor__thread_t *th, const tensor__storage_t *s, char name[TENSOR__NAME_ROOM]);
+
 // Bytes shared by views. version counts in-place changes; write_op/write_site name the last one for error
 // texts.
 struct tensor__storage_t {
@@ -4487,6 +4512,8 @@ enum {
     TENSOR_HOST_PINNED = 16             // beside READ, WRITE: a copy with pinned memory that nobody waits for
 };
 
+struct tensor__op_t;
+
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
 // (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
 // or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
@@ -4504,6 +4531,8 @@ typedef struct tensor_recorder_t {
                  void *user);
     // The gradient of a leaf was set, or changes in a backward pass, which may add to what has that storage.
     void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor__storage_t *added_to);
+    // The call that is heard of next is this op's, which has its operands as tensors. NULL = nobody asks.
+    void (*op)(struct tensor_recorder_t *self, const struct tensor__op_t *o);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
@@ -4670,7 +4699,6 @@ struct tensor__grad_t {
 };
 
 // How an op changes a tensor in place. Ops that change none do not reach these functions.
-struct tensor__op_t;
 typedef struct tensor__in_place_t {
     int (*prepare)(struct tensor__op_t *o);     // before the data is written; NULL = by the library, where
                                                 // nothing is recorded
@@ -4796,13 +4824,19 @@ typedef void tensor__past_fn(float *y, const float *x, int64_t n);
     X(void, bury, (void *object, int kind)) \
     X(void, own, (tensor__thread_t *th, tensor__owned_t *o)) \
     X(void, disown, (tensor__owned_t *o)) \
+    /* adds to the marks of o's context (o NULL: of the thread's own, nothing). -> how many there are */ \
+    X(int, marks, (const tensor__owned_t *o, int more)) \
     /* calls visit for each object with that destroy, under the context's lock */ \
     X(void, each_owned, (tensor__thread_t *th, void (*destroy)(tensor__owned_t *), \
                          void (*visit)(tensor__owned_t *o, void *user), void *user)) \
     /* whether x may be changed in place without recording; raises if not */ \
     X(int, changeable, (tensor__thread_t *th, const char *op, tensor_t *x)) \
+    /* says who finds the path of a storage in a module: errors of steps in time slices name it */ \
+    X(void, know_paths, (tensor__thread_t *th, tensor__path_fn *path)) \
     /* a number inside an op that is made of others: on the CPU, 0-d */ \
     X(tensor_t *, constant, (double value, tensor_dtype_t dtype)) \
+    /* says which call has changed x, and its place (or NULL) */ \
+    X(void, wrote, (tensor__thread_t *th, const tensor_t *x, const char *op, const char *site)) \
     /* takes a reference of the library */ \
     X(tensor_t *, hold, (tensor_t *t)) \
     X(void, drop, (tensor_t *t)) \
@@ -7281,13 +7315,19 @@ TENSOR__INLINE V_I TENSOR__K(i_set)(int32_t x) { return TENSOR__K(i_lanes)(x, x,
 
 // Not a loop: gcc 12 compiles one to wrong code for RISC-V.
 TENSOR__INLINE V_F TENSOR__K(sel)(V_M m, V_F a, V_F b) {
-    return TENSOR__K(lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                            m.v[3] ? a.v[3] : b.v[3]);
+    float x0 = m.v[0] ? a.v[0] : b.v[0];
+    float x1 = m.v[1] ? a.v[1] : b.v[1];
+    float x2 = m.v[2] ? a.v[2] : b.v[2];
+    float x3 = m.v[3] ? a.v[3] : b.v[3];
+    return TENSOR__K(lanes)(x0, x1, x2, x3);
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_sel)(V_M m, V_I a, V_I b) {
-    return TENSOR__K(i_lanes)(m.v[0] ? a.v[0] : b.v[0], m.v[1] ? a.v[1] : b.v[1], m.v[2] ? a.v[2] : b.v[2],
-                              m.v[3] ? a.v[3] : b.v[3]);
+    int32_t x0 = m.v[0] ? a.v[0] : b.v[0];
+    int32_t x1 = m.v[1] ? a.v[1] : b.v[1];
+    int32_t x2 = m.v[2] ? a.v[2] : b.v[2];
+    int32_t x3 = m.v[3] ? a.v[3] : b.v[3];
+    return TENSOR__K(i_lanes)(x0, x1, x2, x3);
 }
 
 TENSOR__INLINE V_I TENSOR__K(i_shl)(V_I a, int k) {
@@ -11914,6 +11954,7 @@ typedef struct tensor__hook_t {
 } tensor__hook_t;
 
 struct tensor__extra_t {
+    tensor__storage_t *memory;          // first: what it lies in, as tensor__stored
     tensor_t *retain[TENSOR__MAX_OUT];  // headers whose grad is to be kept (not counted)
     tensor__hook_t *hooks;              // in the order of registration
     int (*run_hooks)(tensor__thread_t *th, tensor__extra_t *e, int32_t k, tensor_t **g, tensor_t *leaf);
@@ -12010,7 +12051,7 @@ struct tensor__thread_t {
     struct tensor__cast_t *casts;   // of leaves, TENSOR__CAST_ROOM places; NULL = none
     int16_t casts_size_class;            // of their block
     int32_t cast_depth;             // scopes above this depth lie in the autocast that made them
-    struct tensor__pass_t *pass;    // cached state of a backward pass
+    struct tensor__pass_t *pass;    // cached states of backward passes, the one that is taken next first
     int64_t pass_mark;              // scope stack below it was there before the running pass
     int passes;                     // backward passes that run inside each other
     uint64_t owner;                 // number of the thread it serves, 0 = none
@@ -12044,12 +12085,13 @@ typedef struct tensor__pool_t {
 // Functions of rare features: the first use sets a member under the mutex of the context, and nobody writes
 // it again.
 typedef struct tensor__late_t {
-    tensor__count_t rebases, autocasts;                         // 1: rebase, autocast is set
+    tensor__count_t rebases, autocasts, paths;                  // 1: rebase, autocast, path is set
     void (*rebase)(tensor__thread_t *th, tensor_t *view);       // views of tensors changed in place
     tensor_t *(*whole)(tensor_t *x, tensor_t *g);               // gradients by rows
     tensor_t *(*add_rows)(tensor_t *leaf, tensor_t *a, tensor_t *b);
     tensor__merge_fn *merge_rows;
     unsigned (*autocast)(tensor__thread_t *th, int to, tensor_t **x, int n);
+    tensor__path_fn *path;                                      // of a storage in a module
 } tensor__late_t;
 // Sets the member of that name, which others read once member##s is 1.
 #define TENSOR__SET_LATE(th, member, function)                                                               \
@@ -12074,6 +12116,7 @@ struct tensor_context_t {
     void *error_user;
     tensor__count_t growth_told;
     tensor__count_t claims;         // graphs whose step is under way in time slices
+    tensor__count_t marks;          // optimizers whose gradients a scaler has unscaled
     tensor__owned_t *owned;
     int64_t last_owned;
     tensor__crew_t *crews;
@@ -12914,6 +12957,25 @@ TENSOR__FN void *tensor__memory(tensor__thread_t *th, uint64_t bytes) {
 
 TENSOR__FN void tensor__memory_free(tensor__thread_t *th, void *p) { tensor__raw_free(th->ctx, p); }
 
+// A zeroed struct, and what is behind it, whose first member is the storage that it lies in: it is from the
+// thread's cache, so that a steady step asks the allocator for nothing, and any thread may end it with
+// tensor__stored_drop. NULL after raising
+TENSOR__FN TENSOR__NOINLINE void *tensor__stored(tensor__thread_t *th, uint64_t bytes) {
+    tensor__storage_t *s = tensor__storage(th, bytes, NULL);
+    if (!s) {
+        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "out of memory: %u bytes, beside %u in use", bytes,
+                     th->ctx->reserved);
+        return NULL;
+    }
+    memset(s->data, 0, (size_t)bytes);
+    *(tensor__storage_t **)s->data = s;
+    return s->data;
+}
+
+TENSOR__FN TENSOR__NOINLINE void tensor__stored_drop(tensor__thread_t *th, void *p) {
+    tensor__storage_drop(th, *(tensor__storage_t **)p);
+}
+
 // Memory for the length of a call, zeroed, from the thread's cache, so that a steady step asks the allocator
 // for none. The class of the block stands before it; the same thread gives it back. NULL after raising.
 enum { TENSOR__LENT_HEAD = 64 };
@@ -13543,6 +13605,13 @@ TENSOR__FN void tensor__disown(tensor__owned_t *o) {
     TENSOR__UNLOCK(&ctx->mutex);
 }
 
+// Without the lock of the list: real time asks first whether there is something to look for in it.
+TENSOR__FN int tensor__marks(const tensor__owned_t *o, int more) {
+    tensor_context_t *ctx = o ? o->ctx : tensor__self()->ctx;
+    if (o) { (void)TENSOR__ATOMIC_ADD(&ctx->marks, more); }
+    return (int)TENSOR__ATOMIC_LOAD(&ctx->marks);
+}
+
 TENSOR__FN void tensor__each_owned(tensor__thread_t *th, void (*destroy)(tensor__owned_t *),
                                    void (*visit)(tensor__owned_t *o, void *user), void *user) {
     TENSOR__LOCK(&th->ctx->mutex);
@@ -13728,7 +13797,7 @@ TENSOR__FN TENSOR__NOINLINE void tensor__extra_free(tensor__thread_t *th, tensor
         tensor__raw_free(th->ctx, h);
     }
     if (e->region) { e->leave(th, e->region, e->index); }
-    tensor__raw_free(th->ctx, e);
+    tensor__stored_drop(th, e);
 }
 
 TENSOR__FN void tensor__drop(tensor_t *t);
@@ -15809,6 +15878,7 @@ typedef struct tensor__slot_t { tensor__node_t *node; tensor_t *g[TENSOR__MAX_OU
 typedef struct tensor__hooked_t { tensor_t *leaf, *sum; int64_t waiting; } tensor__hooked_t;
 
 typedef struct tensor__pass_t {
+    struct tensor__pass_t *next;        // of those that the thread keeps
     tensor__slot_t *slots;              // heap order: by node->seq, highest first
     int32_t count, room;
     int32_t *table, mask, hashed;       // open addressing: slot index + 1; unused while few nodes wait
@@ -16027,13 +16097,55 @@ TENSOR__FN int64_t tensor__walk_in(tensor__thread_t *th, tensor__pass_t *q, tens
     return ok ? count : -1;
 }
 
-// The same where no pass is open.
+// A pass with the memory of an earlier one; `local` where none is kept.
+TENSOR__FN tensor__pass_t *tensor__pass_take(tensor__thread_t *th, tensor__pass_t *local) {
+    tensor__pass_t *p = th->pass;
+    if (p) {
+        th->pass = p->next;
+    } else {
+        p = local;
+        memset(p, 0, sizeof *p);
+    }
+    return p;
+}
+
+TENSOR__RARE
+
+// Keeps the memory of a pass that had none of an earlier one. A pass inside another one, or a walk inside it,
+// has memory of its own, and so has one more inside that; deeper ones are not kept.
+TENSOR__FN TENSOR__NOINLINE void tensor__pass_keep(tensor__thread_t *th, const tensor__pass_t *local) {
+    enum { MOST = 3 };
+    int n = 0;
+    for (const tensor__pass_t *q = th->pass; q; q = q->next) { n++; }
+    tensor__pass_t *p = NULL;
+    if (n < MOST && local->slots) { p = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p); }
+    if (p) {
+        memcpy((void *)p, local, sizeof *p);
+        p->next = th->pass;
+        th->pass = p;
+    } else if (local->slots) {
+        tensor__raw_free(th->ctx, local->slots);
+    }
+}
+
+TENSOR__END
+
+// Gives the memory of a pass to the next one.
+TENSOR__FN void tensor__pass_leave(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
+    if (p == local) {
+        tensor__pass_keep(th, local);
+    } else {
+        p->next = th->pass;
+        th->pass = p;
+    }
+}
+
+// As tensor__walk_in, with a pass of its own.
 TENSOR__FN int64_t tensor__walk(tensor__thread_t *th, tensor_t *const *y, int n, uint64_t since,
                                 tensor__node_t ***list) {
-    tensor__pass_t q;
-    memset(&q, 0, sizeof q);
-    int64_t count = tensor__walk_in(th, &q, y, n, since, list);
-    if (q.slots) { tensor__raw_free(th->ctx, q.slots); }
+    tensor__pass_t local, *p = tensor__pass_take(th, &local);
+    int64_t count = tensor__walk_in(th, p, y, n, since, list);
+    tensor__pass_leave(th, p, &local);
     return count;
 }
 
@@ -16060,7 +16172,7 @@ TENSOR__FN int tensor__grad_need(const tensor__grad_t *g, int k) { return tensor
 
 // The extras of a node. NULL = out of memory, raised.
 TENSOR__FN tensor__extra_t *tensor__node_extra(tensor__thread_t *th, tensor__node_t *n) {
-    if (!n->extra) { n->extra = (tensor__extra_t *)tensor__memory(th, sizeof *n->extra); }
+    if (!n->extra) { n->extra = (tensor__extra_t *)tensor__stored(th, sizeof *n->extra); }
     return n->extra;
 }
 
@@ -16716,10 +16828,40 @@ TENSOR__FN TENSOR__NOINLINE void tensor__rebase_view(tensor__thread_t *th, tenso
     tensor__unspin(&t->lock);
 }
 
+TENSOR__FN void tensor__know_paths(tensor__thread_t *th, tensor__path_fn *path) {
+    TENSOR__SET_LATE(th, path, path)
+}
+
+// Raises that op would change what a step in time slices changes: x, or if that is NULL the tensor of s. Its
+// path is looked up under a lock, in real time too: the program's mistake is there already.
+TENSOR__FN TENSOR__FAILS int tensor__in_step(tensor__thread_t *th, const char *op, const tensor_t *x,
+                                             const tensor__storage_t *s) {
+    char name[TENSOR__NAME_ROOM] = "";
+    int (*denies)(tensor__thread_t *th, int what) = th->denies;
+    const char *open = "", *end = "";
+    th->denies = NULL;
+    if (TENSOR__ATOMIC_LOAD(&th->ctx->late.paths)) { th->ctx->late.path(th, s, name); }
+    th->denies = denies;
+    if (name[0]) {
+        open = " (";
+        end = ")";
+    }
+    if (x) {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes x %t%s%s%s; "
+                     "tensor_graph_resume ends it", op, x, open, name, end);
+    } else {
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the same tensor%s%s%s; "
+                     "tensor_graph_resume ends it", op, open, name, end);
+    }
+    return TENSOR_ERR_UNSUPPORTED;
+}
+
 // Whether x may be changed in place; raises if not.
 TENSOR__FN int tensor__update_allowed(tensor__thread_t *th, const char *op, tensor_t *x, int recording) {
-    TENSOR__REFUSE_AS(0, x->storage->read_only == TENSOR__IN_STEP, UNSUPPORTED,
-                      "%s: a step in time slices changes x %t; tensor_graph_resume ends it", op, x);
+    if (x->storage->read_only == TENSOR__IN_STEP) {
+        tensor__in_step(th, op, x, x->storage);
+        return 0;
+    }
     TENSOR__REFUSE_AS(0, x->storage->read_only, OWNER,
                       "%s: x %t looks at read-only memory; change a clone", op, x);
     for (int i = 0; i < x->ndim; i++) {
@@ -16976,6 +17118,13 @@ TENSOR__INLINE void tensor__bump(tensor__thread_t *th, tensor__storage_t *s, con
     th->written = s;
 }
 
+// Names the call that has changed x by others of its own, for the errors of those who saved it.
+TENSOR__FN void tensor__wrote(tensor__thread_t *th, const tensor_t *x, const char *op, const char *site) {
+    TENSOR__ATOMIC_NOTE(&x->storage->write_op, op);
+    TENSOR__ATOMIC_NOTE(&x->storage->write_site, site);
+    th->written = NULL;
+}
+
 // Runs a kernel after calling the recorder, which may refuse it, or the profiler. -> code
 TENSOR__FN TENSOR__NOINLINE int tensor__launch_heard(tensor_call_t *c, tensor_kernel_t kernel) {
     tensor__thread_t *th = c->thread;
@@ -16999,9 +17148,9 @@ TENSOR__FN int tensor__launch(tensor_call_t *c) {
     for (int i = c->nin; i < c->nin + c->nout; i++) {       // states, statistics: no front checks them
         if (c->arg[i].role != TENSOR_UPDATE) { continue; }
         int read_only = c->arg[i].storage->read_only;
-        TENSOR__REFUSE_CODE(read_only == TENSOR__IN_STEP, UNSUPPORTED,
-                            "%s: a step in time slices changes the same tensor; tensor_graph_resume ends it",
-                            row->name);
+        if (read_only == TENSOR__IN_STEP) {
+            return tensor__in_step(c->thread, row->name, NULL, c->arg[i].storage);
+        }
         TENSOR__REFUSE_CODE(read_only, OWNER,
                             "%s: a tensor over read-only memory cannot change; use a clone", row->name);
         updates = 1;
@@ -17213,6 +17362,8 @@ TENSOR__FN TENSOR__NOINLINE int tensor__launch_op(tensor__op_t *o) {
     for (int i = 0; i < o->nout; i++) {
         tensor__arg(&arg[nin + i], o->out[i], o->update && i == 0 ? TENSOR_UPDATE : TENSOR_WRITE);
     }
+    tensor_recorder_t *r = o->th->recorder;
+    if (r && r->op) { r->op(r, o); }
     return tensor__launch(&c);
 }
 
@@ -29279,7 +29430,8 @@ TENSOR__FN void tensor__runs(tensor_t *x, int d, int flat, int sorted, int inver
                              tensor_t *list[3]) {
     tensor_t *f = tensor_detach(flat ? tensor__flat(x) : tensor_movedim(x, d, 0)), *perm = NULL;
     tensor_shape_t shape = tensor_shape(f);
-    int64_t n = shape.dims[0], first = n ? 1 : 0, table[2] = {n, n ? f->numel / n : 1};
+    int64_t n = shape.dims[0], first = n > 0, table[2] = {n, 1};
+    if (n) { table[1] = f->numel / n; }
     f = tensor_reshape_n(f, table, 2);
     if (sorted) { perm = tensor__row_order(f); }
     if (perm) { f = tensor_index_select(f, 0, perm); }
@@ -30407,7 +30559,7 @@ TENSOR__FN int64_t tensor__hook(const char *name, tensor_t *x, tensor_hook_t fn,
     } else if (x->flags & TENSOR__HOOKED) {
         e = tensor__leaf_extra(x);
     } else {
-        e = (tensor__extra_t *)tensor__memory(th, sizeof *e);
+        e = (tensor__extra_t *)tensor__stored(th, sizeof *e);
     }
     if (e && !x->node) {
         x->next = (tensor_t *)(void *)e;
@@ -30462,7 +30614,7 @@ TENSOR_API int (tensor_remove_hook)(int64_t handle) {
 
 // A user's function: its saved values are inputs or results, by index; others are kept as constants.
 struct tensor_function_ctx_t {
-    tensor__storage_t *memory;          // what it lies in
+    tensor__storage_t *memory;          // first: what it lies in, as tensor__stored
     tensor_function_t fn;               // a copy: the caller's may lie on its stack
     void *user;
     tensor_t *const *inputs;            // during forward
@@ -30500,20 +30652,7 @@ TENSOR__FN void tensor__custom_free(tensor__thread_t *th, void *custom) {
         c->fn.destroy(c->user);
         th->inside = inside;
     }
-    tensor__storage_drop(th, c->memory);
-}
-
-// Zeroed, of the thread's cache: a steady step asks the allocator for no memory. NULL after raising.
-TENSOR__FN tensor_function_ctx_t *tensor__custom_new(tensor__thread_t *th) {
-    tensor__storage_t *s = tensor__storage(th, sizeof(tensor_function_ctx_t), NULL);
-    if (!s) {
-        tensor__fail(th, TENSOR_ERR_OUT_OF_MEMORY, "apply: out of memory");
-        return NULL;
-    }
-    tensor_function_ctx_t *c = (tensor_function_ctx_t *)s->data;
-    memset(c, 0, sizeof *c);
-    c->memory = s;
-    return c;
+    tensor__stored_drop(th, c);
 }
 
 TENSOR_API int (tensor_save_for_backward)(tensor_function_ctx_t *ctx, int slot, tensor_t *x) {
@@ -30842,7 +30981,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     TENSOR__REFUSE_CODE(nout < 1 || nout > TENSOR__MAX_OUT, INDEX, "apply: %i results, 1..%i are supported",
                         nout, (int)TENSOR__MAX_OUT);
     tensor__op_t o;
-    if (tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n)) { c = tensor__custom_new(th); }
+    int begun = tensor__begin(&o, TENSOR__ROW(CUSTOM), inputs, n);
+    if (begun) { c = (tensor_function_ctx_t *)tensor__stored(th, sizeof *c); }
     if (!c) {
         uint8_t inside = th->inside;
         th->inside = 1;
@@ -30894,6 +31034,7 @@ TENSOR__END
 // makes when it runs again. Rejected: one node for all of fn (no autograd_grad, no second derivatives,
 // captured parameters need a pass inside the pass).
 typedef struct tensor__region_t {
+    tensor__storage_t *memory;          // first: what it lies in, as tensor__stored
     tensor__count_t refs;               // nodes alive, and threads that work on it
     tensor__count_t lock;               // of node, of saved values while they are dropped, and of worker
     tensor__thread_t *worker;           // the state that runs fn again, or NULL
@@ -30919,7 +31060,7 @@ TENSOR__FN void tensor__region_leave(tensor__thread_t *th, tensor__region_t *r, 
     }
     if (!TENSOR__DROP(&r->refs)) { return; }
     for (int64_t i = 0; i < r->held; i++) { tensor__drop(r->inputs[i]); }
-    tensor__memory_free(th, r);
+    tensor__stored_drop(th, r);
 }
 
 // An input as a leaf of its own, in the innermost scope.
@@ -30968,7 +31109,7 @@ TENSOR__FN int tensor__region_restore(tensor__thread_t *th, tensor__node_t *n);
 TENSOR__FN tensor__region_t *tensor__region_new(tensor__thread_t *th, int64_t count, int64_t most) {
     uint64_t nodes = (uint64_t)count * sizeof(tensor__node_t *);
     uint64_t inputs = (uint64_t)most * (sizeof(tensor_t *) + sizeof(uint32_t));
-    tensor__region_t *r = (tensor__region_t *)tensor__memory(th, sizeof *r + nodes + inputs);
+    tensor__region_t *r = (tensor__region_t *)tensor__stored(th, sizeof *r + nodes + inputs);
     if (!r) { return NULL; }
     r->refs = 1;
     r->count = count;
@@ -31596,12 +31737,12 @@ TENSOR__FN int tensor__parts_fill(const tensor_t *whole, tensor_t *const *part, 
 // have to see their gradients.
 TENSOR__FN tensor_t *tensor__grad_whole(const tensor__grad_t *g, int n, tensor_t **part,
                                         const tensor__edge_t **to) {
-    const tensor__node_t *list[TENSOR__VIEWS_DEEP];
-    int count;
+    const tensor__node_t *list[TENSOR__MAX_IN][TENSOR__VIEWS_DEEP];
+    int count[TENSOR__MAX_IN];
     if (g->create || g->run->inputs || g->run->anomaly || g->th->device) { return NULL; }
     for (int k = 0; k < n; k++) {
-        const tensor__edge_t *e = tensor__behind_views(g, k, list, &count);
-        if (!e->node || !count || !tensor__needs(g, k)) { return NULL; }
+        const tensor__edge_t *e = tensor__behind_views(g, k, list[k], &count[k]);
+        if (!e->node || !count[k] || !tensor__needs(g, k)) { return NULL; }
         if (k && (e->node != (*to)->node || e->output != (*to)->output)) { return NULL; }
         *to = e;
     }
@@ -31613,9 +31754,9 @@ TENSOR__FN tensor_t *tensor__grad_whole(const tensor__grad_t *g, int n, tensor_t
     if (m->dtype != one->dtype || n * each != all) { return NULL; }
     tensor_t *whole = tensor__make(g->th, g->node->row->name, m->dtype, m->dims, m->ndim, 0);
     for (int k = 0; k < n; k++) {
-        tensor__behind_views(g, k, list, &count);
-        for (part[k] = whole; count > 0 && part[k] != TENSOR__POISON; count--) {
-            part[k] = tensor__view_again(part[k], list[count - 1]);
+        part[k] = whole;
+        for (int i = count[k] - 1; i >= 0 && part[k] != TENSOR__POISON; i--) {
+            part[k] = tensor__view_again(part[k], list[k][i]);
         }
         if (part[k] == TENSOR__POISON) { return NULL; }
     }
@@ -31839,13 +31980,7 @@ enum { TENSOR__PASSES_DEEP = 100 };     // at most: 100 KB of the stack with -O2
 
 // The thread's pass, whose memory is that of earlier ones; `local` is for a backward inside another.
 TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_t *local, int flags) {
-    tensor__pass_t *p = th->pass;
-    if (p) {
-        th->pass = NULL;
-    } else {
-        p = local;
-        memset(p, 0, sizeof *p);
-    }
+    tensor__pass_t *p = tensor__pass_take(th, local);
     p->create = (flags & TENSOR_CREATE_GRAPH) && !(th->modes & TENSOR__INFERRING);      // it records nothing
     p->retain = (flags & (TENSOR_CREATE_GRAPH | TENSOR_RETAIN_GRAPH)) != 0;
     memset(&p->places, 0, sizeof p->places);
@@ -31856,22 +31991,11 @@ TENSOR__FN tensor__pass_t *tensor__pass_open(tensor__thread_t *th, tensor__pass_
     return p;
 }
 
-// Keeps the memory of a pass for the next one, if no other is kept.
 TENSOR__FN void tensor__pass_close(tensor__thread_t *th, tensor__pass_t *p, const tensor__pass_t *local) {
     if (p->hooked) { tensor__give_back(th, p->hooked); }
     if (p->more) { tensor__give_back(th, p->more); }
     if (p->places.at) { tensor__give_back(th, p->places.at); }
-    tensor__pass_t *kept = p;
-    if (p == local) {
-        kept = (tensor__pass_t *)tensor__raw_or_release(th, sizeof *p);
-        if (kept) { *kept = *local; }
-    }
-    if (kept && !th->pass) {
-        th->pass = kept;
-        return;
-    }
-    if (p->slots) { tensor__raw_free(th->ctx, p->slots); }
-    if (kept) { tensor__raw_free(th->ctx, kept); }
+    tensor__pass_leave(th, p, local);
 }
 
 TENSOR__FN TENSOR__NOINLINE void tensor__tell_pass(const tensor__thread_t *th, int begins) {
@@ -32722,12 +32846,21 @@ typedef struct tensor__traced_t {
     int local;                          // a temporary of one group: there is a block of it at a time
     int placed;                         // TENSOR__PLACED .., while the block is laid out
     int tracked;                        // read where a tape records what requires a gradient
+    int unnamed;                        // and so by a call whose operands are not known as tensors
+    struct tensor__reader_t *readers;   // the tensors that such calls read
     int left;                           // in the capture, by a tensor that got other memory
     tensor_t *leaf;                     // has begun to require a gradient since the capture
     uint32_t life;                      // of leaf, as in a link
     tensor__count_t gone;
     tensor__storage_t stand_in;         // of a temporary, in its calls
 } tensor__traced_t;
+
+// A tensor of a storage that a capture has met, or the base of one.
+typedef struct tensor__reader_t {
+    struct tensor__reader_t *next;
+    const tensor_t *x;
+    uint32_t life;                      // of x, as in a link
+} tensor__reader_t;
 
 // A unit of a plan: a call, a group of calls, or what an optimizer does on the host.
 typedef struct tensor__unit_t {
@@ -32861,6 +32994,7 @@ struct tensor_graph_t {
     tensor__traced_t **table;           // by the address of the storage
     uint64_t table_size, table_used;
     tensor__traced_t *constant;         // whose number the host is about to write
+    const tensor__op_t *op;             // whose call comes next; NULL = it is not known
     tensor__link_t *links;
     tensor__traced_t *lost;             // an input that has gone since
     int switched;                       // a leaf of an input has begun or ceased to require a gradient
@@ -32917,13 +33051,21 @@ TENSOR__FN void tensor__traced_switched(tensor__traced_t *e, tensor_t *x) {
     e->life = x->rebased;
 }
 
+// Whether the step would make a gradient of x, a tensor of the entry's storage, if x required one: a detached
+// view is another tensor than what it was made of.
+TENSOR__FN int tensor__traced_reads(const tensor__traced_t *e, const tensor_t *x) {
+    for (const tensor__reader_t *r = e->readers; r; r = r->next) {
+        if (r->x == x && r->life == x->rebased) { return 1; }
+    }
+    int own = x->slot >= 0 && TENSOR__RELAXED_LOAD(&x->refs) == 1 && tensor__same_name(x->op, "detach");
+    return e->unnamed && !own;
+}
+
 TENSOR__FN void tensor__traced_told(tensor__watch_t *w, int what, tensor_t *x) {
     tensor__traced_t *e = (tensor__traced_t *)(void *)w;
     int ready = e->op && e->graph->state == TENSOR__GRAPH_READY;
     if (what == TENSOR__STORAGE_SWITCHED) {
-        // A detached view that only a scope holds is the program's own: the step did not read it.
-        int own = x->slot >= 0 && TENSOR__RELAXED_LOAD(&x->refs) == 1 && tensor__same_name(x->op, "detach");
-        if (ready && e->tracked && !own) { tensor__traced_switched(e, x); }
+        if (ready && tensor__traced_reads(e, x)) { tensor__traced_switched(e, x); }
         return;
     }
     if (ready) { e->graph->lost = e; }
@@ -33037,8 +33179,43 @@ TENSOR__FN int64_t *tensor__graph_dims(tensor_graph_t *g, const int64_t *from, i
     return to;
 }
 
+// Notes that the step reads x, whose storage the entry is of. 0 = out of memory, raised
+TENSOR__FN int tensor__traced_read(tensor__traced_t *e, const tensor_t *x) {
+    const tensor__reader_t *known = e->readers;
+    while (known && (known->x != x || known->life != x->rebased)) { known = known->next; }
+    if (known) { return 1; }
+    tensor__reader_t *r = (tensor__reader_t *)tensor__graph_memory(e->graph, sizeof *r);
+    if (!r) { return 0; }
+    r->x = x;
+    r->life = x->rebased;
+    r->next = e->readers;
+    e->readers = r;
+    return 1;
+}
+
+// Notes which tensor operand i of a unit is, where a tape would record the call if that required a gradient.
+// One whose results are no floats, as a comparison, has none. o: the op of the call, or NULL. -> code
+TENSOR__FN int tensor__graph_tracks(tensor_graph_t *g, tensor__traced_t *e, const tensor__unit_t *unit, int i,
+                                    const tensor__op_t *o) {
+    const tensor_call_t *c = &unit->c;
+    int flows = 0;
+    for (int k = c->nin; k < c->nin + c->nout; k++) {
+        flows |= c->arg[k].data && tensor__is_float(c->arg[k].dtype);
+    }
+    if (!flows || !g->thread->grad_mode || c->arg[i].role == TENSOR_WRITE) { return 0; }
+    e->tracked = 1;
+    if (!o) {
+        e->unnamed = 1;
+        return 0;
+    }
+    const tensor_t *x = i < c->nin ? o->in[i] : o->out[i - c->nin];
+    int ok = tensor__traced_read(e, x) && (!x->base || tensor__traced_read(e, x->base));
+    return ok ? 0 : g->code;
+}
+
 // Makes operand i of a unit the graph's own. -> code
-TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit, int i) {
+TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit, int i,
+                                         const tensor__op_t *o) {
     tensor_arg_t *a = &unit->c.arg[i];
     if (!a->data) {                     // absent: nothing else of it needs to be set
         tensor__arg_none(a);
@@ -33073,13 +33250,12 @@ TENSOR__FN int tensor__graph_operand_own(tensor_graph_t *g, tensor__unit_t *unit
         e->first = g->units;
     }
     e->last = g->units;
-    e->tracked |= g->thread->grad_mode && a->role != TENSOR_WRITE;
     unit->traced[i] = e;
-    return 0;
+    return tensor__graph_tracks(g, e, unit, i, o);
 }
 
-// Appends a call. -> code
-TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
+// Appends a call. o: its op, or NULL. -> code
+TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c, const tensor__op_t *o) {
     uint64_t n = (uint64_t)(c->nin + c->nout);
     tensor__unit_t *unit = (tensor__unit_t *)tensor__graph_memory(g, sizeof *unit);
     tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, n * sizeof *arg);
@@ -33110,7 +33286,7 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c) {
         unit->drawn = !older && c->rng.seed == g->rng.seed && c->rng.offset >= g->rng.offset;
     }
     for (int i = 0; i < (int)n; i++) {
-        int code = tensor__graph_operand_own(g, unit, i);
+        int code = tensor__graph_operand_own(g, unit, i, o);
         if (code) { return g->code = code; }
     }
     tensor__add_unit(g, unit);
@@ -33151,11 +33327,17 @@ TENSOR__FN void tensor__graph_constant(tensor_graph_t *g) {
     c.arg = arg;
     c.nin = c.nout = 1;
     c.compute = TENSOR_U8;
-    tensor__graph_add(g, &c);
+    tensor__graph_add(g, &c, NULL);
+}
+
+TENSOR__FN void tensor__capture_op(tensor_recorder_t *self, const tensor__op_t *o) {
+    ((tensor_graph_t *)(void *)self)->op = o;
 }
 
 TENSOR__FN int tensor__capture_call(tensor_recorder_t *self, const tensor_call_t *c) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    const tensor__op_t *o = g->op;
+    g->op = NULL;
     if (g->code) { return 0; }          // the end says so
     tensor__graph_constant(g);
     int foreign = c->device || c->row->family == TENSOR_FAMILY_TRANSFER || c->thread != g->thread;
@@ -33165,7 +33347,7 @@ TENSOR__FN int tensor__capture_call(tensor_recorder_t *self, const tensor_call_t
                      c->row->name);
         return g->code = TENSOR_ERR_UNSUPPORTED;
     }
-    return g->code ? g->code : tensor__graph_add(g, c);
+    return g->code ? g->code : tensor__graph_add(g, c, o);
 }
 
 // Raises why the host may not use elements in a capture, unless the capture has failed before. -> code
@@ -33342,6 +33524,7 @@ TENSOR__FN void tensor__graph_drop(tensor_graph_t *g) {
 
 TENSOR__FN int tensor__cpu_capture(tensor_graph_t *g) {
     g->recorder.call = tensor__capture_call;
+    g->recorder.op = tensor__capture_op;
     g->recorder.host = tensor__capture_host;
     g->recorder.site = tensor__capture_site;
     g->born = ++g->thread->captures;
@@ -35984,6 +36167,22 @@ TENSOR_API tensor_graph_t *tensor__at_graph(const char *site, tensor_graph_t *g)
 TENSOR_API tensor_context_t *tensor__at_context(const char *site, tensor_context_t *c) {
     (void)tensor__at_int(site, 0);
     return c;
+}
+
+TENSOR_API tensor_allocator_t tensor__at_allocator(const char *site, tensor_allocator_t a) {
+    (void)tensor__at_int(site, 0);
+    return a;
+}
+
+TENSOR_API tensor_memory_stats_t tensor__at_memory_stats(const char *site, tensor_memory_stats_t m) {
+    (void)tensor__at_int(site, 0);
+    return m;
+}
+
+TENSOR_API tensor_scope_t tensor__at_scope(const char *site, tensor_scope_t s) {
+    tensor__thread_t *th = tensor__tls;
+    if (site && th && th->error.code) { tensor__stamp_error(th, site); }
+    return s;
 }
 
 TENSOR_API int tensor__at_int(const char *site, int r) {

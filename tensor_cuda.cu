@@ -5700,9 +5700,10 @@ inline int cross_entropy(const place_t &at, C *y, C *each, C *weight, C *lse, C 
     if (rows && columns) {
         code = launch(at, g, cross_entropy_rows<T>, each, weight, lse, x, q, rows, columns, at.error);
     }
-    return code ? code
-                : launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each,
-                         (const C *)weight, columns ? rows : 0, mean);
+    if (code) { return code; }
+    const int64_t summed = columns ? rows : 0;
+    return launch(at, {1, THREADS}, cross_entropy_sum<C>, y, divisor, (const C *)each, (const C *)weight,
+                  summed, mean);
 }
 
 // ------------------------------------------------------------------------------

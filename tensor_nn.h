@@ -1342,6 +1342,11 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_child(...) NN__CALL(nn_child, __VA_ARGS__)
 #define nn_forward(...) TENSOR__CALL(nn_forward, __VA_ARGS__)
 #endif
+#define nn_module_init(...) TENSOR__CALL_VOID(nn_module_init, __VA_ARGS__)
+#define nn_module_set_call(...) TENSOR__CALL_VOID(nn_module_set_call, __VA_ARGS__)
+#define nn_remove_hook(...) TENSOR__CALL_KIND(int, nn_remove_hook, __VA_ARGS__)
+#define nn_to_string(...)                                                                                    \
+    ((size_t)tensor__at_i64(TENSOR__IN(nn_to_string), (int64_t)(nn_to_string)(__VA_ARGS__)))
 #define nn_call_n(...) TENSOR__CALL(nn_call_n, __VA_ARGS__)
 #define nn_get(...) TENSOR__CALL(nn_get, __VA_ARGS__)
 #define nn_get_child(...) NN__CALL(nn_get_child, __VA_ARGS__)
@@ -1354,7 +1359,9 @@ TENSOR__IN_LINE tensor_t *nn__forward_of(nn__module_t m, tensor__tensor_t x) {
 #define nn_print(...) TENSOR__CALL_KIND(int, nn_print, __VA_ARGS__)
 #define nn_parameters(...) TENSOR__CALL_KIND(int, nn_parameters, __VA_ARGS__)
 #define nn_module_zero_grad(...) TENSOR__CALL_KIND(int, nn_module_zero_grad, __VA_ARGS__)
-#define nn_copy_state(...) TENSOR__CALL_KIND(int, nn_copy_state, __VA_ARGS__)
+// It is told its place first: it notes it in all that it changes.
+TENSOR_API int nn__copy_state(const char *site, nn_module_t *dst, nn_module_t *src);
+#define nn_copy_state(...) nn__copy_state(TENSOR__IN(nn_copy_state), __VA_ARGS__)
 #define nn_named_parameters(...)                                                                             \
     nn__at_list(TENSOR__IN(nn_named_parameters), (nn_named_parameters)(__VA_ARGS__))
 #define nn_named_buffers(...) nn__at_list(TENSOR__IN(nn_named_buffers), (nn_named_buffers)(__VA_ARGS__))
@@ -3158,11 +3165,20 @@ TENSOR_API int nn_load_training(const char *path, nn_training_t *t);
 #define nn_safetensors_close(...) TENSOR__CALL_KIND(int, nn_safetensors_close, __VA_ARGS__)
 #define nn_safetensors_format(...) TENSOR__CALL(nn_safetensors_format, __VA_ARGS__)
 #define nn_save_memory(...) TENSOR__CALL(nn_save_memory, __VA_ARGS__)
-#define nn_load_memory(...) TENSOR__CALL_KIND(int, nn_load_memory, __VA_ARGS__)
+// These are told their place first: they note it in all that they change.
+TENSOR_API int nn__load_memory(const char *site, const void *data, size_t size, nn_module_t *m, int partial);
+#define nn_load_memory(...) nn__load_memory(TENSOR__IN(nn_load_memory), __VA_ARGS__)
+TENSOR_API int nn__restore(const char *site, nn_module_t *m, nn_optimizer_t *opt, const void *block,
+                           size_t size);
+#define nn_restore(...) nn__restore(TENSOR__IN(nn_restore), __VA_ARGS__)
+TENSOR_API int nn__load_checkpoint(const char *site, const char *path, nn_module_t *m, nn_optimizer_t *opt,
+                                   int64_t *step);
+#define nn_load_checkpoint(...) nn__load_checkpoint(TENSOR__IN(nn_load_checkpoint), __VA_ARGS__)
+TENSOR_API int nn__load_training(const char *site, const char *path, nn_training_t *t);
+#define nn_load_training(...) nn__load_training(TENSOR__IN(nn_load_training), __VA_ARGS__)
 TENSOR_API size_t nn__at_size(const char *site, size_t bytes);
 #define nn_snapshot_size(...) nn__at_size(TENSOR__IN(nn_snapshot_size), (nn_snapshot_size)(__VA_ARGS__))
 #define nn_snapshot(...) TENSOR__CALL_KIND(int, nn_snapshot, __VA_ARGS__)
-#define nn_restore(...) TENSOR__CALL_KIND(int, nn_restore, __VA_ARGS__)
 #define nn_safetensors_write(...) TENSOR__CALL_KIND(int, nn_safetensors_write, __VA_ARGS__)
 #define nn_save(...) TENSOR__CALL_KIND(int, nn_save, __VA_ARGS__)
 #define nn_self_test(...) TENSOR__CALL_KIND(int, nn_self_test, __VA_ARGS__)
@@ -3178,9 +3194,7 @@ TENSOR_API size_t nn__at_size(const char *site, size_t bytes);
 #define nn_safetensors_parse(...)                                                                            \
     ((nn_safetensors_t *)(intptr_t)TENSOR__CALL_KIND(ptr, nn_safetensors_parse, __VA_ARGS__))
 #define nn_save_checkpoint(...) TENSOR__CALL_KIND(int, nn_save_checkpoint, __VA_ARGS__)
-#define nn_load_checkpoint(...) TENSOR__CALL_KIND(int, nn_load_checkpoint, __VA_ARGS__)
 #define nn_save_training(...) TENSOR__CALL_KIND(int, nn_save_training, __VA_ARGS__)
-#define nn_load_training(...) TENSOR__CALL_KIND(int, nn_load_training, __VA_ARGS__)
 
 // ------------------------------------------------------------------------------
 // >>formats                                        MARK: npy, npz, DLPack
@@ -3291,7 +3305,8 @@ typedef struct nn_progress_t {
 //   -> struct;  errors UNSUPPORTED under TENSOR_NO_STDIO
 TENSOR_API nn_progress_t nn_progress_begin(const char *label, int64_t total, int64_t first);
 
-// Shows that done units are finished; the last one (done == total) ends the line.
+// Shows that done units are finished; the last one (done == total) ends the line. In real time
+// (tensor_set_realtime) it shows nothing: stderr is a file.
 //   note    NULL, or a text after the bar ("loss 0.31")
 //   -> nothing;  errors none
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note);
@@ -8295,7 +8310,9 @@ TENSOR__FN tensor_t *nn__batch_norm(tensor_t *x, tensor_t *mean, tensor_t *var, 
     int as_it_is = x->numel && TENSOR__(halves)(x);
     w = nn__wide(w);
     b = nn__wide(b);
-    for (int k = instance ? 2 : 0; k < x->ndim; k++) { n *= k == 1 ? 1 : x->dims[k]; }
+    for (int k = instance ? 2 : 0; k < x->ndim; k++) {
+        if (k != 1) { n *= x->dims[k]; }
+    }
     if (n == 1) {
         return NN__FAIL(TENSOR_ERR_SHAPE, "%s: x %t has one value per channel, its variance is 0", op, x);
     }
@@ -15491,8 +15508,8 @@ TENSOR__FN void nn__module_shutdown(tensor__owned_t *o) {
     nn__close((nn_module_impl_t *)(void *)o);
 }
 
-TENSOR_API void nn_module_init(nn_module_t *m, const char *name, nn_forward_fn_t forward,
-                               void (*destroy)(nn_module_t *m)) {
+TENSOR_API void (nn_module_init)(nn_module_t *m, const char *name, nn_forward_fn_t forward,
+                                 void (*destroy)(nn_module_t *m)) {
     if (!nn__there("module_init", "the module", m)) { return; }
     nn_module_impl_t *impl;
     impl = (nn_module_impl_t *)TENSOR__(object)(nn__self(), TENSOR__MODULE, sizeof *impl);
@@ -15847,7 +15864,7 @@ TENSOR_API int64_t (nn_register_full_backward_hook)(nn_module_t *m, nn_full_back
     return nn__add_hook(m, "register_full_backward_hook", NULL, NULL, fn, user);
 }
 
-TENSOR_API int nn_remove_hook(nn_module_t *m, int64_t handle) {
+TENSOR_API int (nn_remove_hook)(nn_module_t *m, int64_t handle) {
     if (!nn__open_module(m)) { return 0; }
     nn__hook_t **at;
     for (at = &m->impl->hooks; *at && (*at)->id != handle; at = &(*at)->next) { }
@@ -15925,7 +15942,7 @@ TENSOR_API tensor_t *(nn_call_n)(nn_module_t *m, tensor_t *const *inputs, int n)
     return nn__run_module(m, inputs[0], nn__call_body, &rest);
 }
 
-TENSOR_API void nn_module_set_call(nn_module_t *m, nn_call_fn_t fn) {
+TENSOR_API void (nn_module_set_call)(nn_module_t *m, nn_call_fn_t fn) {
     if (nn__open_module(m)) { m->impl->call = fn; }
 }
 
@@ -15968,6 +15985,49 @@ TENSOR__FN void nn__count_items(const nn_module_impl_t *impl, size_t prefix, uin
         *items += 1;
         *bytes += n;
     }
+}
+
+TENSOR__FN void nn__put_path(tensor__text_t *to, const nn__prefix_t *p) {
+    if (p->up) {
+        nn__put_path(to, p->up);
+        NN__PUT(to, ".");
+    }
+    NN__PUT(to, "%s", p->name);
+}
+
+// The path of what has a storage, or of what has it as the storage of its gradient.
+typedef struct nn__sought_t {
+    const tensor__storage_t *storage;
+    tensor__text_t path;
+} nn__sought_t;
+
+// Looks for it below a module. -> whether it is there
+TENSOR__FN int nn__seek_path(const nn_module_impl_t *impl, const nn__prefix_t *up, nn__sought_t *s) {
+    for (int i = 0; i < impl->nslots; i++) {
+        const nn__slot_t *slot = &impl->slot[i];
+        const tensor_t *t = slot->tensor;
+        nn__prefix_t name = {up, slot->name, 0};
+        int own = t && t->storage == s->storage, gradient = t && t->grad && t->grad->storage == s->storage;
+        if (gradient && !own) { NN__PUT(&s->path, "the gradient of "); }
+        if (own || gradient) {
+            nn__put_path(&s->path, &name);
+            return 1;
+        }
+        if (slot->child && nn__seek_path(slot->child, &name, s)) { return 1; }
+    }
+    return 0;
+}
+
+TENSOR__FN void nn__seek_root(tensor__owned_t *o, void *user) {
+    const nn_module_impl_t *impl = (const nn_module_impl_t *)(const void *)o;
+    nn__sought_t *s = (nn__sought_t *)user;
+    if (impl->module && !impl->parents && !s->path.length) { nn__seek_path(impl, NULL, s); }
+}
+
+TENSOR__FN void nn__path_of(tensor__thread_t *th, const tensor__storage_t *storage,
+                            char name[TENSOR__NAME_ROOM]) {
+    nn__sought_t s = {storage, nn__text(name, TENSOR__NAME_ROOM)};
+    TENSOR__(each_owned)(th, nn__module_shutdown, nn__seek_root, &s);
 }
 
 TENSOR__FN char *nn__write_name(char *to, const nn__prefix_t *p) {
@@ -20152,7 +20212,7 @@ TENSOR__FN void nn__describe(nn_module_impl_t *impl, tensor__text_t *t, int dept
     NN__PUT(t, ")");
 }
 
-TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
+TENSOR_API size_t (nn_to_string)(nn_module_t *m, char *text, size_t size) {
     tensor__text_t t = nn__text(text, size);
     if (nn__open_module(m)) {
         nn__describe(m->impl, &t, 0);
@@ -20164,10 +20224,10 @@ TENSOR_API size_t nn_to_string(nn_module_t *m, char *text, size_t size) {
 
 #if TENSOR__HAS_STDIO
 TENSOR_API int (nn_print)(nn_module_t *m) {
-    size_t n = nn_to_string(m, NULL, 0);
+    size_t n = (nn_to_string)(m, NULL, 0);
     char *text = (char *)nn__memory(n + 1, 1);
     if (!text) { return TENSOR_ERR_OUT_OF_MEMORY; }
-    nn_to_string(m, text, n + 1);
+    (nn_to_string)(m, text, n + 1);
     int bad = puts(text) < 0 || fflush(stdout);
     nn__free(text);
     if (!bad) { return TENSOR_OK; }
@@ -20198,7 +20258,7 @@ TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src
                      b->n, more);
 }
 
-TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
+TENSOR_API int nn__copy_state(const char *site, nn_module_t *dst, nn_module_t *src) {
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     nn__items_t a, b;
     int code = nn__same_state("copy_state", dst, src, &a, &b);
@@ -20206,11 +20266,15 @@ TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) {
         if (a.item[i].first != i || a.item[i].tensor == b.item[i].tensor) { continue; }
         if ((tensor_is_poison)((tensor_copy_)(a.item[i].tensor, b.item[i].tensor))) {
             code = tensor_error_code();
+        } else {
+            TENSOR__(wrote)(nn__self(), a.item[i].tensor, "copy_state", site);
         }
     }
     (tensor_scope_end)(scope);
-    return code;
+    return tensor__at_int(site, code);
 }
+
+TENSOR_API int (nn_copy_state)(nn_module_t *dst, nn_module_t *src) { return nn__copy_state(NULL, dst, src); }
 
 // average += part (weight - average) for parameters; all others are copied. -> code
 TENSOR__FN int nn__average(const char *op, nn_module_t *average, nn_module_t *m, double part) {
@@ -20285,9 +20349,10 @@ TENSOR__FN tensor_t *nn__laid_last(tensor_t *t, int unused) {
 }
 
 // The error of an op that finds t half changed. -> code
-TENSOR__FN int nn__half_changed(const char *op, const tensor_t *t) {
+TENSOR__FN int nn__half_changed(const char *op, const char *name, const tensor_t *t) {
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
-                     "%s: a step in time slices changes %t of the model; tensor_graph_resume ends it", op, t);
+                     "%s: a step in time slices changes %s %t of the model; tensor_graph_resume ends it", op,
+                     name, t);
 }
 
 // to(t, where), in the current scope; NULL after raising. A gradient may be a view.
@@ -20299,7 +20364,7 @@ TENSOR__FN tensor_t *nn__converted(tensor_t *t, const char *op, const char *name
                         t->base ? "is a view" : "has a history");
     }
     if (fresh != t && t->storage->read_only == TENSOR__IN_STEP) {
-        nn__half_changed(op, t);
+        nn__half_changed(op, name, t);
         return NULL;
     }
     return (tensor_is_poison)(fresh) ? NULL : fresh;
@@ -20883,13 +20948,11 @@ struct nn_optimizer_t {
     const char *site;
 };
 
-static tensor__count_t nn__marked;              // optimizers of all contexts that have a mark
-
 // Says which scaler has unscaled an optimizer's gradients; 0 = none.
 TENSOR__FN void nn__set_mark(nn_optimizer_t *o, tensor__count_t mark) {
     int had = TENSOR__ATOMIC_LOAD(&o->unscaled) != 0, has = mark != 0;
     TENSOR__ATOMIC_STORE(&o->unscaled, mark);
-    if (had != has) { (void)TENSOR__ATOMIC_ADD(&nn__marked, has ? 1 : -1); }
+    if (had != has) { (void)TENSOR__(marks)(&o->owned, has - had); }
 }
 
 TENSOR__FN void nn__optimizer_close(nn_optimizer_t *o) {
@@ -21575,6 +21638,7 @@ TENSOR__FN void nn__again(void *user, int run) {
 // NULL = nothing is being recorded, or an error was raised.
 TENSOR__FN nn__again_t *nn__again_new(nn_optimizer_t *o, int n, int nupdates, int owes, int device) {
     if (!TENSOR__(recording)(nn__self(), device, NULL, NULL)) { return NULL; }
+    TENSOR__(know_paths)(nn__self(), nn__path_of);
     nn__again_t *a;
     uint64_t each = sizeof *a->update + sizeof *a->option + sizeof(int);
     a = (nn__again_t *)nn__memory(1, sizeof *a + (uint64_t)nupdates * each + 3 * (uint64_t)n * sizeof(int) +
@@ -22826,7 +22890,7 @@ TENSOR__FN void nn__forget_unscaled(tensor__owned_t *owned, void *mark) {
 }
 
 TENSOR__FN void nn__forget_mark(tensor__count_t mark) {
-    if (!TENSOR__ATOMIC_LOAD(&nn__marked)) { return; }          // the list has a lock
+    if (!TENSOR__(marks)(NULL, 0)) { return; }                  // the list has a lock
     TENSOR__(each_owned)(nn__self(), nn__optimizer_shutdown, nn__forget_unscaled, &mark);
 }
 
@@ -27046,7 +27110,7 @@ TENSOR__FN int nn__save_begin(nn__save_t *s, nn_module_t *m, const char *op, int
         s->name[s->n] = s->all.item[i].name;
         s->t[s->n] = s->all.item[i].tensor;
         if (s->t[s->n++]->storage->read_only == TENSOR__IN_STEP) {
-            nn__half_changed(op, s->all.item[i].tensor);
+            nn__half_changed(op, s->all.item[i].name, s->all.item[i].tensor);
             return 0;
         }
     }
@@ -27248,6 +27312,10 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
         tensor_t *to = all->item[i].tensor;
         fresh[i] = NULL;
         if (!e || all->item[i].slot->kind == NN__TRANSIENT) { continue; }
+        if (to->storage->read_only == TENSOR__IN_STEP) {
+            nn__half_changed("load", all->item[i].name, to);
+            return NULL;
+        }
         if (!TENSOR__(changeable)(nn__self(), "load", to)) { return NULL; }
         tensor_t *read = nn__read_entry(r, e);
         tensor_t *t = (tensor_to)(read, (int)to->dtype);
@@ -27263,17 +27331,22 @@ TENSOR__FN tensor_t **nn__stage_state(nn_safetensors_t *r, const nn__items_t *al
     return fresh;
 }
 
+// The call that changes a module, and its place or NULL.
+typedef struct nn__writer_t { const char *op, *site; } nn__writer_t;
+
 // Writes them into the module. -> code
-TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh) {
+TENSOR__FN int nn__put_state(const nn__items_t *all, tensor_t *const *fresh, nn__writer_t by) {
     for (int64_t i = 0; i < all->n; i++) {
-        if (fresh[i] && (tensor_is_poison)((tensor_copy_)(all->item[i].tensor, fresh[i]))) {
-            return tensor_error_code();
-        }
+        tensor_t *to = all->item[i].tensor;
+        if (!fresh[i]) { continue; }
+        if ((tensor_is_poison)((tensor_copy_)(to, fresh[i]))) { return tensor_error_code(); }
+        TENSOR__(wrote)(nn__self(), to, by.op, by.site);
     }
     return TENSOR_OK;
 }
 
-TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__names_t *names, int partial) {
+TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__names_t *names, int partial,
+                             nn__writer_t by) {
     tensor_t **fresh = NULL;
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
@@ -27283,18 +27356,23 @@ TENSOR__FN int nn__load_from(nn_safetensors_t *r, nn_module_t *m, const nn__name
     if (code == TENSOR_OK) { code = nn__check_state(r, &all, names, partial, 0); }
     if (code == TENSOR_OK) {
         fresh = nn__stage_state(r, &all, names);
-        code = fresh ? nn__put_state(&all, fresh) : tensor_error_code();
+        code = fresh ? nn__put_state(&all, fresh, by) : tensor_error_code();
     }
     (tensor_scope_end)(scope);
     return code;
 }
 
-TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
+TENSOR_API int nn__load_memory(const char *site, const void *data, size_t size, nn_module_t *m, int partial) {
+    nn__writer_t by = {"load_memory", site};
     nn_safetensors_t *r = (nn_safetensors_parse)(data, size);
     nn__names_t names = nn__same_names();
-    int code = nn__load_from(r, m, &names, partial);
+    int code = nn__load_from(r, m, &names, partial, by);
     nn_safetensors_close(r);
-    return code;
+    return tensor__at_int(site, code);
+}
+
+TENSOR_API int (nn_load_memory)(const void *data, size_t size, nn_module_t *m, int partial) {
+    return nn__load_memory(NULL, data, size, m, partial);
 }
 
 // ------------------------------------------------------------------------------
@@ -27466,7 +27544,7 @@ enum { NN__SNAP_COUNT, NN__SNAP_TAKE, NN__SNAP_CHECK, NN__SNAP_PUT };
 #define NN__MAX_STEPS ((int64_t)1 << 53)    // of a parameter: no file or block may hold more
 
 typedef struct nn__snapping_t {
-    const char *op;
+    const char *op, *site;                  // site: of a restore, or NULL
     nn_module_t *module;
     nn_optimizer_t *opt;
     char *to;                               // TAKE: the block
@@ -27474,7 +27552,8 @@ typedef struct nn__snapping_t {
     uint64_t at, size;
     int64_t tensors;
     int phase;
-    const tensor_t *changing;               // one that a step in time slices changes
+    const tensor_t *changing;               // the first that a step in time slices changes
+    char path[TENSOR__NAME_ROOM];           // of changing
     // A hash of the module's layers and names, and of which parameter of the optimizer each tensor is. The
     // tensors that are one; the number of the last one
     uint64_t structure;
@@ -27504,30 +27583,28 @@ TENSOR__FN int nn__snap_item(nn__snapping_t *s, void *item, uint64_t bytes) {
 }
 
 // The next bytes are the elements of t; if t is NULL they are skipped. -> code
-TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, uint64_t bytes) {
+TENSOR__FN int nn__snap_elements(nn__snapping_t *s, tensor_t *t, const nn__prefix_t *name, uint64_t bytes) {
     uint64_t at = s->at;
     if (s->phase != NN__SNAP_COUNT && bytes > s->size - at) { return nn__snap_short(s); }
     s->at += bytes;
     if (!t || !bytes) { return TENSOR_OK; }
-    if (t->storage->read_only == TENSOR__IN_STEP) { s->changing = t; }
+    if (t->storage->read_only == TENSOR__IN_STEP && !s->changing) {
+        tensor__text_t path = nn__text(s->path, sizeof s->path);
+        s->changing = t;
+        nn__put_path(&path, name);
+    }
     if (s->phase == NN__SNAP_TAKE) { return (tensor_copy_out)(t, s->to + at, (size_t)bytes); }
     if (s->phase != NN__SNAP_PUT) { return TENSOR_OK; }
     if (!t->device && (t->flags & TENSOR__CONTIGUOUS)) {
         void *to = (tensor_data_mut)(t);
         if (to) { memcpy(to, s->from + at, (size_t)bytes); }
-        return tensor_error_code();
+    } else {
+        tensor_t *was = (tensor_from_n)(s->from + at, (tensor_dtype_t)t->dtype, t->dims, t->ndim);
+        TENSOR__(write)(t, nn__beside(was, t));
     }
-    tensor_t *was = (tensor_from_n)(s->from + at, (tensor_dtype_t)t->dtype, t->dims, t->ndim);
-    TENSOR__(write)(t, nn__beside(was, t));
-    return tensor_error_code();
-}
-
-TENSOR__FN void nn__put_path(tensor__text_t *to, const nn__prefix_t *p) {
-    if (p->up) {
-        nn__put_path(to, p->up);
-        NN__PUT(to, ".");
-    }
-    NN__PUT(to, "%s", p->name);
+    int code = tensor_error_code();
+    if (code == TENSOR_OK) { TENSOR__(wrote)(nn__self(), t, s->op, s->site); }
+    return code;
 }
 
 // Raises what disagrees. -> code
@@ -27579,7 +27656,7 @@ TENSOR__FN int nn__snap_tensor(nn__snapping_t *s, tensor_t *t, const nn__prefix_
     nn__record_of(&now, t->dtype, t->dims, t->ndim);
     int code = nn__snap_record(s, &now, 1, name, &then);
     if (code == TENSOR_OK && then.ndim < 0) { code = nn__snap_differs(s, name, &now, &then); }
-    return code == TENSOR_OK ? nn__snap_elements(s, t, now.bytes) : code;
+    return code == TENSOR_OK ? nn__snap_elements(s, t, name, now.bytes) : code;
 }
 
 // State k of parameter i, which a restore makes or gives its initial value. -> code
@@ -27607,7 +27684,7 @@ TENSOR__FN int nn__snap_state(nn__snapping_t *s, int i, int k) {
         TENSOR__(assign)(p->state[k], nn__group_option(o, group, NN__INITIAL));
         return tensor_error_code();
     }
-    return nn__snap_elements(s, p->state[k], then.bytes);
+    return nn__snap_elements(s, p->state[k], &name, then.bytes);
 }
 
 // Groups, counts and states. -> code
@@ -27718,7 +27795,7 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
 
 // Whether the host may read or write the state: not in a capture, nor between time slices. -> code
 TENSOR__FN int nn__snap_now(const nn__snapping_t *s) {
-    if (s->changing) { return nn__half_changed(s->op, s->changing); }
+    if (s->changing) { return nn__half_changed(s->op, s->path, s->changing); }
     if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return TENSOR_OK; }
     return NN__ERROR(TENSOR_ERR_UNSUPPORTED,
                      "%s: not in a capture, whose replays would not do it again; do it before "
@@ -27798,10 +27875,12 @@ TENSOR__FN int nn__snap_head(const nn__snapping_t *s, const nn__snapshot_t *head
                      head->tensors, head->nparams, head->ngroups, s->tensors, nparams, ngroups);
 }
 
-TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size) {
+TENSOR__FN int nn__restored(const char *site, nn_module_t *m, nn_optimizer_t *opt, const void *block,
+                            size_t size) {
     nn__snapping_t s;
     nn__snapshot_t head;
     int code = nn__snap_begin(&s, "restore", m, opt);
+    s.site = site;
     if (code == TENSOR_OK) { code = nn__snap_now(&s); }
     if (code == TENSOR_OK && (!block || size < sizeof head)) {
         code = nn__snap_room(&s, block, size, s.size);
@@ -27824,6 +27903,15 @@ TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *blo
     rng.offset = head.offset;
     (tensor_set_generator)(rng);
     return TENSOR_OK;
+}
+
+TENSOR_API int nn__restore(const char *site, nn_module_t *m, nn_optimizer_t *opt, const void *block,
+                           size_t size) {
+    return tensor__at_int(site, nn__restored(site, m, opt, block, size));
+}
+
+TENSOR_API int (nn_restore)(nn_module_t *m, nn_optimizer_t *opt, const void *block, size_t size) {
+    return nn__restore(NULL, m, opt, block, size);
 }
 
 TENSOR_API int (nn_save)(const char *path, nn_module_t *m) {
@@ -27866,7 +27954,8 @@ TENSOR_API int nn_load_with(nn_load_args_t a) {
     if (nn__load_checks("load", &a)) {
         nn_safetensors_t *r = (nn_safetensors_open)(a.path);
         nn__names_t names = nn__load_names(&a);
-        code = nn__load_from(r, a.module, &names, a.partial);
+        nn__writer_t by = {"load", a.site_};
+        code = nn__load_from(r, a.module, &names, a.partial, by);
         nn_safetensors_close(r);
     }
     return tensor__at_int(a.site_, code);
@@ -27893,10 +27982,11 @@ TENSOR__FN int nn__load_tested(nn_safetensors_t *r, const nn_load_args_t *a) {
     tensor_t **before = nn__copy_items(&all);
     if (!before) { return tensor_error_code(); }
     nn__names_t names = nn__load_names(a);
-    code = nn__load_from(r, a->module, &names, a->partial);
+    nn__writer_t by = {"load_tested", a->site_};
+    code = nn__load_from(r, a->module, &names, a->partial, by);
     if (code != TENSOR_OK) { return code; }
     code = nn__self_test(r, a->module);
-    if (code != TENSOR_OK) { nn__put_state(&all, before); }
+    if (code != TENSOR_OK) { nn__put_state(&all, before, by); }
     return code;
 }
 
@@ -28405,7 +28495,7 @@ TENSOR__FN int nn__put_training(nn_training_t *c, const nn__staged_training_t *t
 }
 
 // In the caller's scope: everything is read and checked before anything changes.
-TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_training_t *c) {
+TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_training_t *c, nn__writer_t by) {
     nn__staged_t staged;
     nn__staged_training_t training;
     nn_module_t *m = c->module;
@@ -28430,7 +28520,7 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_training_t *c) {
     if (!fresh) { return tensor_error_code(); }
     if (opt) { code = nn__stage_optimizer(r, opt, &all, &staged); }
     if (code == TENSOR_OK) { code = nn__stage_training(r, c, &training); }
-    if (code == TENSOR_OK) { code = nn__put_state(&all, fresh); }
+    if (code == TENSOR_OK) { code = nn__put_state(&all, fresh, by); }
     if (code == TENSOR_OK) { code = nn__put_training(c, &training); }
     if (code == TENSOR_OK && opt) { code = nn__put_optimizer(opt, &staged); }
     if (code != TENSOR_OK) { return code; }
@@ -28439,27 +28529,42 @@ TENSOR__FN int nn__load_checkpoint_from(nn_safetensors_t *r, nn_training_t *c) {
     return TENSOR_OK;
 }
 
-TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
-    nn_training_t c;
-    memset((void *)&c, 0, sizeof c);
-    c.module = m;
-    c.optimizer = opt;
-    int code = (nn_load_training)(path, &c);
-    if (code == TENSOR_OK && step) { *step = c.step; }
-    return code;
-}
-
-TENSOR_API int (nn_load_training)(const char *path, nn_training_t *c) {
+TENSOR__FN int nn__load_checkpoint_of(const char *path, nn_training_t *c, nn__writer_t by) {
     if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
     if (!nn__there("load_training", "the training", c)) { return tensor_error_code(); }
     nn_safetensors_t *r = (nn_safetensors_open)(path);
     if (!r) { return tensor_error_code(); }
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
-    int code = nn__load_checkpoint_from(r, c);
+    int code = nn__load_checkpoint_from(r, c, by);
     (tensor_scope_end)(scope);
     nn_safetensors_close(r);
     return code;
+}
+
+TENSOR_API int nn__load_checkpoint(const char *site, const char *path, nn_module_t *m, nn_optimizer_t *opt,
+                                   int64_t *step) {
+    nn__writer_t by = {"load_checkpoint", site};
+    nn_training_t c;
+    memset((void *)&c, 0, sizeof c);
+    c.module = m;
+    c.optimizer = opt;
+    int code = nn__load_checkpoint_of(path, &c, by);
+    if (code == TENSOR_OK && step) { *step = c.step; }
+    return tensor__at_int(site, code);
+}
+
+TENSOR_API int (nn_load_checkpoint)(const char *path, nn_module_t *m, nn_optimizer_t *opt, int64_t *step) {
+    return nn__load_checkpoint(NULL, path, m, opt, step);
+}
+
+TENSOR_API int nn__load_training(const char *site, const char *path, nn_training_t *c) {
+    nn__writer_t by = {"load_training", site};
+    return tensor__at_int(site, nn__load_checkpoint_of(path, c, by));
+}
+
+TENSOR_API int (nn_load_training)(const char *path, nn_training_t *c) {
+    return nn__load_training(NULL, path, c);
 }
 
 // ------------------------------------------------------------------------------
@@ -28549,7 +28654,7 @@ TENSOR__FN double nn__pause(const nn_progress_t *p) {
 
 TENSOR_API void nn_progress(nn_progress_t *p, int64_t done, const char *note) {
     double now = nn__seconds();
-    if (!p) { return; }
+    if (!p || (tensor_is_realtime)()) { return; }
     double spent = now - p->start;
     int finished = p->total > 0 && done >= p->total;
     if (!finished && now - p->shown < nn__pause(p)) { return; }

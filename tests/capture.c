@@ -1778,6 +1778,45 @@ static void unfrozen_views(void) {
     tensor_scope_end(scope);
 }
 
+// Whether a leaf got no gradient is asked of the tensor that the step read, not of its memory: a detached one
+// that only its scope holds is a leaf like others, and what the step reads through a detached one or by a
+// comparison has no gradient in any case.
+static void unfrozen_detached(void) {
+    for (int kind = 0; kind < 4; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *w = tensor_requires_grad_(tensor_ones(4), 1), *x = tensor_randn(4), *by = tensor_detach(x);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t inner = tensor_scope_begin();
+        tensor_t *y = w;
+        if (kind == 0) { y = tensor_mul(w, by); }
+        if (kind == 1) { y = tensor_mul(w, tensor_detach(x)); }
+        if (kind == 2) { y = tensor_where(tensor_gt_scalar(x, 0), w, tensor_neg(w)); }
+        if (kind == 3) { y = tensor_mul(tensor_mul(w, tensor_detach(x)), tensor_narrow(x, 0, 0, 4)); }
+        tensor_backward(tensor_sum(y));
+        tensor_scope_end(inner);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK(tensor_graph_replay(g) == 0);
+        tensor_requires_grad_(x, 1);
+        CHECK_MSG(tensor_graph_replay(g) == (kind == 3 ? TENSOR_ERR_UNSUPPORTED : 0), "kind %d: %s", kind,
+                  tensor_error_text());
+        if (kind == 3) { CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "[4] was frozen at the capture"); }
+        tensor_clear_error();
+        tensor_requires_grad_(x, 0);
+        tensor_requires_grad_(by, 1);
+        CHECK_MSG(tensor_graph_replay(g) == (kind == 0 ? TENSOR_ERR_UNSUPPORTED : 0), "kind %d: %s", kind,
+                  tensor_error_text());
+        if (kind == 0) {
+            CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                        "graph_replay: [4] was frozen at the capture and requires a gradient now, which the "
+                        "step does not make (mul uses it at capture.c:");
+        }
+        tensor_clear_error();
+        tensor_requires_grad_(by, 0);
+        CHECK(tensor_graph_replay(g) == 0 && tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
 // A checkpoint goes into the states that are there, which a graph goes on with.
 static void loaded(void) {
     static const char path[] = "build/tests/capture_loaded.st";
@@ -2382,6 +2421,7 @@ int main(void) {
     RUN(frozen);
     RUN(unfrozen);
     RUN(unfrozen_views);
+    RUN(unfrozen_detached);
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);

@@ -646,7 +646,8 @@ static void arena_too_small(void) {
     CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "the buffer has 255 bytes; it needs 256 at least");
     CHECK(a.alloc(a.user, 1, 64) == NULL);
     a = tensor_arena_allocator(NULL, ARENA);
-    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "arena_allocator: the buffer has 0 bytes");
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY,
+                "arena_allocator: the buffer has 0 bytes; it needs 256 at least at lifetime.c:");
     CHECK(a.alloc(a.user, 1, 64) == NULL);
     a = tensor_arena_allocator(arena_bytes + 1, 256);
     CHECK(tensor_ok() && a.alloc(a.user, 1, 64) != NULL);

@@ -207,6 +207,64 @@ static void without_memory(void) {
     end(&j);
 }
 
+// What a call changes by many others is said of that call, and of its line, whatever came after it.
+enum { BY_RESTORE, BY_MEMORY, BY_COPY, BY_FILE, BY_CHECKPOINT, BY_TRAINING, CHANGES };
+static int change(const job_t *j, nn_module_t *like, int by, const void *block, size_t size, tensor_t *file,
+                  const char **name) {
+    static const char model[] = "build/tests/realtime_model.st", state[] = "build/tests/realtime_state.st";
+    nn_training_t all;
+    memset((void *)&all, 0, sizeof all);
+    all.module = j->net;
+    all.optimizer = j->opt;
+    switch (by) {
+    case BY_RESTORE: *name = "restore"; return nn_restore(j->net, j->opt, block, size) ? 0 : __LINE__;
+    case BY_COPY: *name = "copy_state"; return nn_copy_state(j->net, like) ? 0 : __LINE__;
+    case BY_FILE:
+        *name = "load";
+        CHECK(nn_save(model, like) == 0);
+        return nn_load(model, j->net) ? 0 : __LINE__;
+    case BY_CHECKPOINT:
+        *name = "load_checkpoint";
+        CHECK(nn_save_checkpoint(state, j->net, j->opt, 1) == 0);
+        return nn_load_checkpoint(state, j->net, j->opt, NULL) ? 0 : __LINE__;
+    case BY_TRAINING: *name = "load_training"; return nn_load_training(state, &all) ? 0 : __LINE__;
+    default:
+        *name = "load_memory";
+        return nn_load_memory(tensor_data(file), (size_t)tensor_numel(file), j->net, 0) ? 0 : __LINE__;
+    }
+}
+
+static void changed_by(void) {
+    job_t j;
+    adam(&j);
+    nn_module_t *like = nn_clone(j.net);
+    step(&j);
+    size_t size = nn_snapshot_size(j.net, j.opt);
+    char *block = (char *)malloc(size);
+    CHECK(nn_snapshot(j.net, j.opt, block, size) == 0);
+#ifdef TENSOR_NO_STDIO
+    int changes = BY_FILE;
+#else
+    int changes = CHANGES;
+#endif
+    for (int by = 0; by < changes; by++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        const char *name = "";
+        char want[100];
+        tensor_t *file = nn_save_memory(like), *loss = tensor_mse_loss(nn_forward(j.net, j.x), j.y);
+        int line = change(&j, like, by, block, size, file, &name);
+        CHECK_MSG(line > 0, "%s: %s", name, tensor_error_text());
+        tensor_detach(nn_get(j.net, "3.bias"));             // the last one that was written
+        snprintf(want, sizeof want, "changed in place by %s at realtime.c:%d after it was saved", name, line);
+        CHECK(tensor_backward(loss) == TENSOR_ERR_AUTOGRAD);
+        CHECK_ERROR(TENSOR_ERR_AUTOGRAD, want);
+        tensor_scope_end(scope);
+    }
+    free(block);
+    nn_free(like);
+    end(&j);
+}
+
 // The module alone; the optimizer alone, with its parameters.
 static void halves(void) {
     job_t j;
@@ -1469,6 +1527,67 @@ static void realtime(void) {
     nn_optimizer_free(j.opt);
 }
 
+// What a call that is done asks of the system is an error that names it and its line, whatever it returns.
+static void named(const char *op) {
+    char begin[60];
+    const char *text = tensor_error_text();
+    snprintf(begin, sizeof begin, "%s: ", op);
+    CHECK_MSG(strncmp(text, begin, strlen(begin)) == 0 && strstr(text, " at realtime.c:") != NULL,
+              "%s: the error is \"%s\"", op, text);
+    CHECK_ERROR(tensor_error_code(), "in real time (tensor_set_realtime)");
+}
+
+static tensor_t *own_call(nn_module_t *m, tensor_t *x) {
+    (void)m;
+    return x;
+}
+
+static void unusual_calls(void) {
+    nn_module_t own, late;
+    nn_module_init(&own, "own", own_call, NULL);
+    tensor_t *x = tensor_requires_grad_(tensor_ones(3), 1);
+    nn_progress_t bar = nn_progress_begin("step", 10, 0);
+    tensor_clear_error();                                   // TENSOR_NO_STDIO
+    tensor_scope_t open = tensor_scope_begin(), deep;
+    tensor_free(tensor_zeros(1 << 20));                     // the cache has it
+    tensor_set_realtime(1);
+    tensor_memory_stats();
+    named("memory_stats");
+    tensor_set_memory_limit(0);
+    named("set_memory_limit");
+    tensor_reset_peak_memory();
+    named("reset_peak_memory");
+    tensor_empty_cache();
+    named("empty_cache");
+    CHECK(tensor_memory_report(NULL, 0) > 0);
+    named("memory_report");
+    tensor_remove_hook(0);
+    named("remove_hook");
+    nn_module_init(&late, "late", own_call, NULL);
+    named("module_init");
+    do { deep = tensor_scope_begin(); } while (deep.thread);
+    named("scope_begin");
+    deep = tensor_scope_begin_no_grad();
+    named("scope_begin_no_grad");
+    CHECK(deep.thread == NULL && tensor_scope_end(open) == 0);
+#ifndef TENSOR_NO_STDIO
+    nn_progress(&bar, 5, NULL);                             // stderr is a file: it is quiet
+    CHECK(bar.shown < bar.start);
+    CHECK_OK();
+    tensor_set_realtime(0);
+    nn_progress(&bar, 10, NULL);
+    CHECK(bar.shown >= bar.start);
+#endif
+    tensor_set_realtime(0);
+    static const tensor_saved_hooks_t none = {NULL, NULL, NULL, NULL};
+    tensor_set_saved_tensors_hooks(&none);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "hooks->pack is NULL at realtime.c:");
+    CHECK(nn_free(&own) == 0);
+    tensor_free(x);
+    tensor_clear_error();
+    nn_free(&late);
+}
+
 // ---- a steady step asks the allocator for nothing, whatever it calls
 
 // x^2, as a function of the program's own.
@@ -1489,8 +1608,13 @@ static tensor_t *cube(tensor_t *const *in, int n, void *user) {
     return tensor_mul(in[0], tensor_mul(in[0], in[0]));
 }
 
-enum { CALLS = 19 };
-static nn_module_t *projected;
+static tensor_t *block_of(tensor_t *const *in, int n, void *user) {
+    (void)n;
+    return tensor_tanh(nn_forward((nn_module_t *)user, in[0]));
+}
+
+enum { CALLS = 20 };
+static nn_module_t *projected, *dense;
 
 static const char *steady_call(int i) {
     static const tensor_function_t square = {"square", own_forward, own_backward, NULL};
@@ -1524,12 +1648,16 @@ static const char *steady_call(int i) {
         return "einsum in autocast";
     case 16: tensor_meshgrid(flat, 2, "ij", grid); return "meshgrid";
     case 17: tensor_block_diag(many, 2); return "block_diag";
+    case 18:
+        tensor_backward(tensor_sum(tensor_checkpoint(block_of, dense, &x, 1)));
+        return "checkpoint";
     default: tensor_cartesian_prod(flat, 2); return "cartesian_prod";
     }
 }
 
 static void steady(void) {
     projected = nn_lstm(4, 6, .proj_size = 2);
+    dense = nn_linear(4, 4);
     for (int i = 0; i < CALLS; i++) {
         const char *name = "";
         tensor_memory_stats_t before = tensor_memory_stats();
@@ -1548,6 +1676,7 @@ static void steady(void) {
                   (int)(after.allocs - before.allocs));
     }
     nn_free(projected);
+    nn_free(dense);
 }
 
 // ---- calls whose tasks are ranges: of elements, of lines, of what random numbers look at one after another
@@ -1852,6 +1981,86 @@ static void with_scaler(void) {
     tensor_free(scaler);
 }
 
+// The same for a training with checkpoints inside checkpoints, by the calls of the allocator's hooks.
+static int64_t hook_calls;
+
+static void *hook_alloc(void *user, size_t bytes, size_t alignment) {
+    (void)user, (void)alignment;
+    hook_calls++;
+    char *p = (char *)malloc(bytes + 128);
+    if (!p) { return NULL; }
+    char *at = p + 64 + ((size_t)(0 - (uintptr_t)p) & 63);
+    memcpy(at - sizeof p, &p, sizeof p);
+    return at;
+}
+
+static void hook_free(void *user, void *p, size_t bytes, size_t alignment) {
+    (void)user, (void)bytes, (void)alignment;
+    hook_calls++;
+    char *from;
+    memcpy(&from, (char *)p - sizeof from, sizeof from);
+    free(from);
+}
+
+static tensor_t *both_blocks(tensor_t *const *in, int n, void *user) {
+    tensor_t *h = tensor_checkpoint(block_of, user, in, n);
+    return tensor_checkpoint(block_of, user, &h, 1);
+}
+
+static void steady_checkpoints(void) {
+    const tensor_allocator_t a = {hook_alloc, hook_free, NULL};
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_set_error_handler(test_quiet, NULL);
+    CHECK(tensor_set_allocator(&a) == 0);
+    nn_module_t *net = nn_sequential(nn_linear(8, 8), nn_tanh(), nn_linear(8, 8));
+    nn_optimizer_t *opt = nn_adam(net, .lr = 0.01);
+    tensor_t *x = tensor_randn(ITEMS, 8), *y = tensor_randn(ITEMS, 8);
+    int64_t calls = 0;
+    for (int i = 0; i < 103; i++) {
+        if (i == 3) { calls = hook_calls; }
+        tensor_set_realtime(i > 90);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *loss = tensor_mse_loss(tensor_checkpoint(both_blocks, net, &x, 1), y);
+        nn_zero_grad(opt);
+        tensor_backward(loss);
+        nn_step(opt);
+        tensor_scope_end(scope);
+    }
+    tensor_set_realtime(0);
+    CHECK_OK();
+    CHECK_MSG(hook_calls == calls, "%d calls of the allocator in 100 steps", (int)(hook_calls - calls));
+    nn_optimizer_free(opt);
+    nn_free(net);
+    CHECK(tensor_context_use(before) == context && tensor_context_free(context) == 0);
+}
+
+// A scaler whose gradients are unscaled in one context is nothing to the scalers of another.
+static void marked_elsewhere(void) {
+    job_t here, there;
+    adam(&here);
+    tensor_t *scaler = nn_grad_scaler(1024, 2);
+    for (int i = 0; i < 3; i++) { scaler_step(&here, scaler); }
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_set_error_handler(test_quiet, NULL);
+    adam(&there);
+    tensor_t *other = nn_grad_scaler(1024, 2);
+    tensor_backward(nn_scaler_scale(other, tensor_mse_loss(nn_forward(there.net, there.x), there.y)));
+    CHECK(nn_scaler_unscale(other, there.opt) == 0);
+    CHECK(tensor_context_use(before) == context);
+    tensor_set_realtime(1);
+    CHECK(nn_scaler_update(scaler) == 0);
+    scaler_step(&here, scaler);
+    CHECK_OK();
+    tensor_set_realtime(0);
+    end(&here);
+    tensor_free(scaler);
+    tensor_context_use(context);
+    CHECK(nn_scaler_update(other) == 0);                    // forgets the mark of its own context
+    CHECK(nn_scaler_unscale(other, there.opt) == 0);
+    tensor_context_use(before);
+    CHECK(tensor_context_free(context) == 0);
+}
+
 // ---- what a program may not do between two time slices
 
 static void half_way(const char *op) {
@@ -1884,23 +2093,28 @@ static void between(void) {
     CHECK(tensor_graph_resume(j.graph, 0) == 0);
     CHECK(nn_snapshot_size(j.net, j.opt) == size);
     CHECK(nn_snapshot(j.net, j.opt, block, size) == TENSOR_ERR_UNSUPPORTED);
-    half_way("snapshot");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "snapshot: a step in time slices changes 0.weight [64,8] of the");
     CHECK(nn_restore(j.net, j.opt, block, size) == TENSOR_ERR_UNSUPPORTED);
     half_way("restore");
     CHECK(tensor_is_poison(nn_save_memory(j.net)));
-    half_way("save_memory");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "save_memory: a step in time slices changes 0.weight [64,8] of");
     CHECK(nn_load_memory(bytes, length, j.net, 0) == TENSOR_ERR_UNSUPPORTED);
-    half_way("load_memory");
-    CHECK(tensor_is_poison(tensor_fill_(bias, 1)));
-    half_way("fill_");
-    CHECK(nn_step(j.opt) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "load_memory: a step in time slices changes 0.weight [64,8] of");
+    for (int real = 0; real < 2; real++) {
+        tensor_set_realtime(real);
+        CHECK(tensor_is_poison(tensor_fill_(bias, 1)));
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "fill_: a step in time slices changes x [64] (0.bias); tensor_");
+        CHECK(nn_step(j.opt) == TENSOR_ERR_UNSUPPORTED);
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor (0.weight); ");
+    }
+    tensor_set_realtime(0);
     CHECK(nn_to(j.net, TENSOR_F64) == TENSOR_ERR_UNSUPPORTED);
-    half_way("to");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "to: a step in time slices changes 0.weight [64,8] of the model");
     // Its gradients, and what another graph changes of the same.
     tensor_scope_t inner = tensor_scope_begin_no_grad();
     CHECK(tensor_is_poison(tensor_fill_(tensor_grad(nn_get(j.net, "0.bias")), 1)));
-    half_way("fill_");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                "fill_: a step in time slices changes x [64] (the gradient of 0.bias); tensor_graph_resume");
     tensor_scope_end(inner);
     CHECK(nn_clip_grad_norm(j.opt, 0.01) != 0 && tensor_error_code() == TENSOR_ERR_UNSUPPORTED);
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the same tensor");
@@ -1939,6 +2153,10 @@ static void between(void) {
 int main(void) {
     RUN(between);
     RUN(with_scaler);
+    RUN(marked_elsewhere);
+    RUN(steady_checkpoints);
+    RUN(unusual_calls);
+    RUN(changed_by);
     RUN(nothing_in_parts);
     RUN(slices);
     RUN(parts_of_a_group);
