@@ -4145,7 +4145,7 @@ TENSOR__INLINE int tensor__unref(tensor__count_t *p) {
 // ---- layouts
 
 enum { TENSOR__PINNED = 256 };          // the CPU as the device of a new tensor, with memory of alloc(-1)
-enum { TENSOR__API_VERSION = 20, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
+enum { TENSOR__API_VERSION = 21, TENSOR__MAX_IN = 8, TENSOR__MAX_OUT = 4 };
 enum { TENSOR__LIVE = 0x7E50B001, TENSOR__DEAD = 0x7E50DEAD, TENSOR__POISON_STATE = 0x7E50BAD0,
        TENSOR__EMPTIED = 0x7E50E391 };         // by a shutdown that still works on it
 
