@@ -11690,15 +11690,15 @@ TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment);
 TENSOR__FN void tensor__default_free(void *p, size_t bytes);
 
 #ifdef TENSOR__HUGE
-// Blocks from a quarter of a megabyte on that would leave much of their own huge pages unused share those of
-// a region: in pages of 4 KB, an optimizer over matrices of 1.7 MB took 2 to 10 times as long. A block has
-// the address of its region in front of it, plus 1, as what malloc gave is even. Blocks are taken from the
-// newest region, one behind the other; a region goes with the last of its blocks.
+// Blocks of 0.25 to 3 MB, which have no or few huge pages of their own, share those of a region: in pages of
+// 4 KB, an optimizer over matrices of 1.7 MB took 2 to 10 times as long. Larger ones would leave too much of
+// a region unused. A block has the address of its region in front of it, plus 1, as what malloc gave is even.
+// Blocks are taken from the newest region, one behind the other; a region goes with the last of its blocks.
 typedef struct tensor__huge_t {
     size_t used;
     tensor__count_t holds;      // blocks, and one more for the newest region
 } tensor__huge_t;
-#define TENSOR__HUGE_REGION (4 * TENSOR__HUGE)
+#define TENSOR__HUGE_REGION (4 * TENSOR__HUGE + TENSOR__HUGE / 8)       // four blocks of 2 MB
 #define TENSOR__HUGE_APART ((size_t)9 * 4096)
 static tensor__huge_t *tensor__huge;            // the newest
 static tensor__count_t tensor__huge_lock;
@@ -11754,7 +11754,7 @@ TENSOR__FN void tensor__huge_free(tensor__huge_t *r, const char *block, size_t b
 
 TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
 #ifdef TENSOR__HUGE
-    if (bytes >= TENSOR__HUGE / 8 && bytes < 2 * TENSOR__HUGE && alignment <= 64) {
+    if (bytes >= TENSOR__HUGE / 8 && bytes < 3 * TENSOR__HUGE / 2 && alignment <= 64) {
         void *block = tensor__huge_alloc(bytes);
         if (block) { return block; }
     }

@@ -795,7 +795,7 @@ static void *comes_and_goes(void *user) {
     return NULL;
 }
 
-// A block of less than 4 MB is beside others in huge pages; the memory of one goes without theirs.
+// A block of 1.7 MB is beside others in huge pages; where others go and come, it keeps its values.
 static void blocks_share_huge_pages(void) {
     tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
     tensor_t *x[16];
