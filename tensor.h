@@ -11717,7 +11717,7 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 // pages, so blocks begin 9 pages apart (batch norm: 1.3 times as fast).
 #ifndef TENSOR_MALLOC
 #define TENSOR_MALLOC(bytes, alignment) tensor__default_alloc(bytes, alignment)
-#define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p)
+#define TENSOR_FREE(p, bytes, alignment) tensor__default_free(p, bytes)
 #if defined(__linux__) && defined(__GNUC__)
 #define TENSOR__HUGE ((size_t)1 << 21)
 #define TENSOR__SKEW(at) (((at) >> 21) * 9 % 32 * 4096)
@@ -11726,8 +11726,78 @@ TENSOR__INLINE void tensor__unspin(tensor__count_t *lock) { (void)TENSOR__ATOMIC
 extern int tensor__madvise(void *p, size_t bytes, int advice) __asm__("madvise");
 #endif
 
+TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment);
+TENSOR__FN void tensor__default_free(void *p, size_t bytes);
+
+#ifdef TENSOR__HUGE
+// Blocks of 0.25 to 3 MB, which have no or few huge pages of their own, share those of a region: in pages of
+// 4 KB, an optimizer over matrices of 1.7 MB took 2 to 10 times as long. Larger ones would leave too much of
+// a region unused. A block has the address of its region in front of it, plus 1, as what malloc gave is even.
+// Blocks are taken from the newest region, one behind the other; a region goes with the last of its blocks.
+typedef struct tensor__huge_t {
+    size_t used;
+    tensor__count_t holds;      // blocks, and one more for the newest region
+} tensor__huge_t;
+#define TENSOR__HUGE_REGION (4 * TENSOR__HUGE + TENSOR__HUGE / 8)       // four blocks of 2 MB
+#define TENSOR__HUGE_APART ((size_t)9 * 4096)
+static tensor__huge_t *tensor__huge;            // the newest
+static tensor__count_t tensor__huge_lock;
+
+TENSOR__FN void tensor__huge_drop(tensor__huge_t *r) {
+    if (TENSOR__ATOMIC_ADD(&r->holds, -1) == 1) { tensor__default_free(r, TENSOR__HUGE_REGION); }
+}
+
+// NULL = the block is to be one of its own, also while another thread is here: nobody waits for the lock,
+// which a child of fork may find taken.
+TENSOR__FN void *tensor__huge_alloc(size_t bytes) {
+    const size_t whole = ((bytes + 63) & ~(size_t)63) + TENSOR__HUGE_APART;
+    char *block = NULL;
+    if (TENSOR__ATOMIC_ADD(&tensor__huge_lock, 1) == 0) {
+        tensor__huge_t *r = tensor__huge;
+        if (!r || r->used + whole > TENSOR__HUGE_REGION) {
+            if (r) { tensor__huge_drop(r); }
+            r = tensor__huge = (tensor__huge_t *)tensor__default_alloc(TENSOR__HUGE_REGION, 64);
+            if (r) {
+                r->used = 128;
+                r->holds = 1;
+            }
+        }
+        if (r) {
+            block = (char *)r + r->used;
+            r->used += whole;
+            (void)TENSOR__ATOMIC_ADD(&r->holds, 1);
+            ((void **)(void *)block)[-1] = (char *)r + 1;
+        }
+    }
+    (void)TENSOR__ATOMIC_ADD(&tensor__huge_lock, -1);
+    return block;
+}
+
+// The system gets the memory of the block now, in whole pages, which have up to 64 KB.
+TENSOR__FN void tensor__huge_free(tensor__huge_t *r, const char *block, size_t bytes) {
+    const uintptr_t page = 65536, end = ((uintptr_t)block + bytes) & ~(page - 1);
+    const uintptr_t begin = ((uintptr_t)block + page - 1) & ~(page - 1);
+    if (begin < end) { (void)tensor__madvise((void *)begin, end - begin, 4); }      // MADV_DONTNEED
+    if (TENSOR__ATOMIC_ADD(&r->holds, -1) == 1) {
+        tensor__default_free(r, TENSOR__HUGE_REGION);
+        return;
+    }
+    // The newest region goes too when it has no block. Any other one may be gone by now.
+    if (TENSOR__ATOMIC_ADD(&tensor__huge_lock, 1) == 0 && tensor__huge == r &&
+        TENSOR__ATOMIC_LOAD(&r->holds) == 1) {
+        tensor__huge = NULL;
+        tensor__default_free(r, TENSOR__HUGE_REGION);
+    }
+    (void)TENSOR__ATOMIC_ADD(&tensor__huge_lock, -1);
+}
+#endif
+
 TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
 #ifdef TENSOR__HUGE
+    if (bytes >= TENSOR__HUGE / 8 && bytes < 3 * TENSOR__HUGE / 2 && alignment <= 64) {
+        void *block = tensor__huge_alloc(bytes);
+        if (block) { return block; }
+    }
     size_t more = bytes >= TENSOR__HUGE ? 32 * 4096 : 0;
     if (more) { alignment = TENSOR__HUGE; }
 #else
@@ -11748,7 +11818,17 @@ TENSOR__FN void *tensor__default_alloc(size_t bytes, size_t alignment) {
     return (void *)at;
 }
 
-TENSOR__FN void tensor__default_free(void *p) { free(((void **)p)[-1]); }
+TENSOR__FN void tensor__default_free(void *p, size_t bytes) {
+    void *raw = ((void **)p)[-1];
+    (void)bytes;
+#ifdef TENSOR__HUGE
+    if ((uintptr_t)raw & 1) {
+        tensor__huge_free((tensor__huge_t *)(void *)((char *)raw - 1), (const char *)p, bytes);
+        return;
+    }
+#endif
+    free(raw);
+}
 #endif
 
 TENSOR__FN void *tensor__hook_alloc(void *user, size_t bytes, size_t alignment) {

@@ -1,7 +1,7 @@
 // lifetime.c - the end of a context: tensors that hold one another in every way there is are freed once each,
 // by tensor_shutdown and tensor_context_free; what a hook, a closure, a module or a job asks for that takes
-// from the library what it stands on is an error; an arena gives blocks and takes them back. Meant for the
-// address sanitizer, true without it too.
+// from the library what it stands on is an error; an arena gives blocks and takes them back; large blocks
+// that share memory keep their values. Meant for the address sanitizer, true without it too.
 #define _DEFAULT_SOURCE 1
 #define _POSIX_C_SOURCE 200809L
 #include "test.h"
@@ -754,6 +754,69 @@ static void logits_give_their_memory(void) {
     CHECK(tensor_item(tensor_norm(grad[0])) > 0);
 }
 
+// ---- blocks that share memory ----
+
+// Whether Linux is asked for huge pages where p is. Without Linux, or huge pages in it, the answer is yes.
+static int wants_huge_pages(const void *p) {
+    FILE *f = fopen("/sys/kernel/mm/transparent_hugepage/enabled", "r");
+    if (!f) { return 1; }
+    fclose(f);
+    f = fopen("/proc/self/smaps", "r");
+    int here = 0, wants = f == NULL;
+    char line[512];
+    while (f && fgets(line, sizeof line, f)) {
+        unsigned long from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) { here = (uintptr_t)p >= from && (uintptr_t)p < to; }
+        if (here && !strncmp(line, "VmFlags:", 8)) { wants = strstr(line, " hg") != NULL; }
+    }
+    if (f) { fclose(f); }
+    return wants;
+}
+
+// Tensors of 0.2 to 5 MB, in a context of their own, which come and go: each keeps its values.
+enum { BLOCKS = 24, ROUNDS = 12 };
+static void *comes_and_goes(void *user) {
+    int *good = (int *)user;
+    *good = 1;
+    for (int i = 0; i < ROUNDS; i++) {
+        tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x[BLOCKS];
+        for (int k = 0; k < BLOCKS; k++) {
+            int64_t n = 50000 + (int64_t)(7 * i + 11 * k) % BLOCKS * 50000;
+            x[k] = tensor_full(k, n);
+        }
+        for (int k = 0; k < BLOCKS; k++) {
+            *good = *good && tensor_item(tensor_min(x[k])) == k && tensor_item(tensor_max(x[k])) == k;
+        }
+        tensor_scope_end(scope);
+        tensor_context_use(before);
+        *good = *good && tensor_context_free(context) == 0;
+    }
+    return NULL;
+}
+
+// A block of 1.7 MB is beside others in huge pages; where others go and come, it keeps its values.
+static void blocks_share_huge_pages(void) {
+    tensor_context_t *context = tensor_context_new(), *before = tensor_context_use(context);
+    tensor_t *x[16];
+    for (int k = 0; k < 16; k++) {
+        x[k] = tensor_full(k, 1152, 384);
+        CHECK_MSG(wants_huge_pages(tensor_data(x[k])), "%d", k);
+        CHECK((uintptr_t)tensor_data(x[k]) % 64 == 0);
+    }
+    pthread_t t[2];
+    int good[2];
+    for (int k = 0; k < 2; k++) { CHECK(pthread_create(&t[k], NULL, comes_and_goes, &good[k]) == 0); }
+    for (int k = 0; k < 2; k++) {
+        pthread_join(t[k], NULL);
+        CHECK(good[k]);
+    }
+    for (int k = 0; k < 16; k++) { CHECK(tensor_item(tensor_sum(x[k])) == k * 1152.0 * 384); }
+    tensor_context_use(before);
+    CHECK(tensor_context_free(context) == 0);
+}
+
 int main(void) {
     int i;
     tensor_set_error_handler(test_quiet, NULL);
@@ -768,6 +831,7 @@ int main(void) {
     RUN(arena_too_small);
     RUN(states_are_handed_on);
     RUN(logits_give_their_memory);
+    RUN(blocks_share_huge_pages);
     test_name = "shutdown_while_threads_live";
     tensor_set_error_handler(test_quiet, NULL);
     shutdown_while_threads_live();
