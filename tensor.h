@@ -35770,9 +35770,9 @@ enum {
 typedef struct tensor__life_t {
     tensor__traced_t e;                 // first: a temporary in the copied calls is one of these
     struct tensor__life_t *again;       // while calls are copied: what their copies write instead
-    tensor__unit_t *writer;             // the only call that writes it, or NULL
+    tensor__unit_t *writer, *changer;   // the first and the last call that write it
     int64_t next;                       // the slot of its first use after the fullest one, -1 = none
-    int writes;                         // calls that write it
+    int64_t changed;                    // the slot of changer
     int used;                           // in the fullest slot
     int barred;                         // its calls cannot be copied there
 } tensor__life_t;
@@ -35791,9 +35791,9 @@ typedef struct tensor__budget_t {
 
 // The calls that make a temporary again, in their order.
 typedef struct tensor__repeat_t {
-    tensor__life_t *life;
+    tensor__life_t *life[TENSOR__REPEAT_MOST];      // what they make, the temporary itself last
     tensor__unit_t *call[TENSOR__REPEAT_MOST];
-    int n;
+    int lives, n;
     uint64_t made, moved;               // bytes: that they write, that they read and write
 } tensor__repeat_t;
 
@@ -35912,7 +35912,10 @@ TENSOR__FN void tensor__lives_used(tensor__unit_t *s, int64_t slot) {
         if (!life) { continue; }
         if (life->e.first < 0) { life->e.first = slot; }
         life->e.last = slot;
-        if (s->c.arg[i].role != TENSOR_READ) { life->writer = life->writes++ ? NULL : s; }
+        if (s->c.arg[i].role == TENSOR_READ) { continue; }
+        if (!life->writer) { life->writer = s; }
+        life->changer = s;
+        life->changed = slot;
     }
     for (int k = 0; k < s->products; k++) { tensor__lives_used(s->product[k], slot); }
 }
@@ -35934,8 +35937,8 @@ TENSOR__FN int tensor__budget_look(tensor__budget_t *b) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         tensor__life_t *life = tensor__life_of(e);
         e->first = e->last = life->next = -1;
-        life->writer = NULL;
-        life->writes = life->used = life->barred = 0;
+        life->writer = life->changer = NULL;
+        life->used = life->barred = 0;
     }
     int64_t slot = -1;
     const tensor__unit_t *before = NULL;
@@ -35995,25 +35998,61 @@ TENSOR__FN int tensor__may_repeat(const tensor__unit_t *s) {
         const tensor__traced_t *e = s->traced[i];
         if (i < s->c.nin && s->c.arg[i].role != TENSOR_READ) { return 0; }
         if (i < s->c.nin || !s->c.arg[i].data) { continue; }
-        if (s->c.arg[i].role != TENSOR_WRITE || !tensor__is_temporary(e)) { return 0; }
-        for (int k = 0; k < s->c.nin; k++) {
-            if (s->traced[k] == e) { return 0; }
-        }
+        if (!tensor__is_temporary(e)) { return 0; }
     }
     return 1;
 }
 
-// Adds a call that is to be copied before a slot, behind those that make what it reads and is not there
-// then. -> 1, or 0: it cannot be copied
-TENSOR__FN int tensor__repeat_add(tensor__repeat_t *r, tensor__unit_t *s, int64_t slot, int depth) {
+TENSOR__FN int tensor__repeat_makes(const tensor__repeat_t *r, const tensor__life_t *life) {
+    for (int k = 0; k < r->lives; k++) {
+        if (r->life[k] == life) { return 1; }
+    }
+    return 0;
+}
+
+TENSOR__FN int tensor__repeat_calls(const tensor__repeat_t *r, const tensor__unit_t *s) {
     for (int k = 0; k < r->n; k++) {
         if (r->call[k] == s) { return 1; }
     }
-    if (depth == TENSOR__REPEAT_MOST || !tensor__may_repeat(s)) { return 0; }
-    for (int i = 0; i < s->c.nin; i++) {
-        const tensor__life_t *life = tensor__life_of(s->traced[i]);
-        if (!life || life->e.last >= slot) { continue; }
-        if (!life->writer || !tensor__repeat_add(r, life->writer, slot, depth + 1)) { return 0; }
+    return 0;
+}
+
+// Whether a call writes e; in_place: and needs what e holds.
+TENSOR__FN int tensor__unit_writes(const tensor__unit_t *s, const tensor__traced_t *e, int in_place) {
+    int writes = 0, needs = 0;
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->traced[i] != e) { continue; }
+        writes |= s->c.arg[i].role != TENSOR_READ;
+        needs |= s->c.arg[i].role != TENSOR_WRITE;
+    }
+    return writes && (needs || !in_place);
+}
+
+// Whether a call after s changes a temporary.
+TENSOR__FN int tensor__life_changes(const tensor__life_t *life, const tensor__unit_t *s) {
+    if (life->writer == life->changer || life->changer == s) { return 0; }
+    const tensor__unit_t *t = s->next;
+    while (t && t != life->changer) { t = t->next; }
+    return t != NULL;
+}
+
+TENSOR__FN int tensor__repeat_life(tensor__repeat_t *r, tensor__life_t *life, int64_t slot, int depth);
+
+// Adds a call which makes `life`, to be copied before a slot, behind those that make what it reads and is not
+// there then. -> 1, or 0: it cannot be copied
+TENSOR__FN int tensor__repeat_add(tensor__repeat_t *r, tensor__unit_t *s, const tensor__life_t *life,
+                                  int64_t slot, int depth) {
+    if (!tensor__may_repeat(s)) { return 0; }
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__life_t *other = tensor__life_of(s->traced[i]);
+        if (!other) { continue; }
+        if (tensor__unit_writes(s, &other->e, 1)) {         // what it changes in place has its value so far
+            if (other != life || s == life->writer) { return 0; }
+            continue;
+        }
+        if (i >= s->c.nin) { continue; }
+        if (tensor__life_changes(other, s)) { return 0; }
+        if (other->e.last < slot && !tensor__repeat_life(r, other, slot, depth + 1)) { return 0; }
     }
     if (r->n == TENSOR__REPEAT_MOST) { return 0; }
     for (int i = 0; i < s->c.nin + s->c.nout; i++) {
@@ -36023,6 +36062,19 @@ TENSOR__FN int tensor__repeat_add(tensor__repeat_t *r, tensor__unit_t *s, int64_
         if (i >= s->c.nin) { r->made += tensor__traced_room(s->traced[i]); }
     }
     r->call[r->n++] = s;
+    return 1;
+}
+
+// Adds the calls that make a temporary. -> 1, or 0: they cannot be copied
+TENSOR__FN int tensor__repeat_life(tensor__repeat_t *r, tensor__life_t *life, int64_t slot, int depth) {
+    if (tensor__repeat_makes(r, life)) { return 1; }
+    if (depth == TENSOR__REPEAT_MOST) { return 0; }
+    for (tensor__unit_t *s = life->writer; s; s = s == life->changer ? NULL : s->next) {
+        if (!tensor__unit_writes(s, &life->e, 0) || tensor__repeat_calls(r, s)) { continue; }
+        if (!tensor__repeat_add(r, s, life, slot, depth)) { return 0; }
+    }
+    if (r->lives == TENSOR__REPEAT_MOST || r->n == 0) { return 0; }
+    r->life[r->lives++] = life;
     return 1;
 }
 
@@ -36039,17 +36091,18 @@ TENSOR__FN tensor__unit_t **tensor__slot_at(tensor_graph_t *g, int64_t slot) {
 
 // Whether copies before the slot would read what the calls have read, and have room there.
 TENSOR__FN int tensor__repeat_holds(const tensor__budget_t *b, const tensor__repeat_t *r) {
-    const int64_t slot = r->life->next;
+    const tensor__life_t *life = r->life[r->lives - 1];
+    const int64_t slot = life->next;
     uint64_t bytes = r->made;
     for (const tensor__traced_t *e = b->graph->traced; e; e = e->next) {
         int there = !e->local && e->first >= 0 && e->first < slot && e->last >= slot;
-        if (there && e != &r->life->e) { bytes += tensor__traced_room(e); }
+        if (there && e != &life->e) { bytes += tensor__traced_room(e); }
     }
     if (bytes >= b->most) { return 0; }
     const tensor__unit_t *end = *tensor__slot_at(b->graph, slot);
     for (int k = 0; k < r->n; k++) {
         for (const tensor__unit_t *t = r->call[k]->next; t != end; t = t->next) {
-            if (tensor__changes_inputs(t, r->call[k])) { return 0; }
+            if (tensor__changes_inputs(t, r->call[k]) && !tensor__repeat_calls(r, t)) { return 0; }
         }
     }
     return 1;
@@ -36062,23 +36115,23 @@ TENSOR__FN int tensor__budget_best(tensor__budget_t *b, tensor__repeat_t *best) 
     for (tensor__traced_t *e = b->graph->traced; e; e = e->next) {
         tensor__life_t *life = tensor__life_of(e);
         int idle = e->first >= 0 && e->first < b->fullest && !life->used && life->next >= 0;
-        if (!idle || e->local || life->barred || !life->writer) { continue; }
+        if (!idle || e->local || life->barred || !life->writer || life->changed > b->fullest) { continue; }
         tensor__repeat_t r;
         memset((void *)&r, 0, sizeof r);
-        r.life = life;
         uint64_t freed = tensor__traced_room(e);
-        life->barred = !tensor__repeat_add(&r, life->writer, life->next, 0) ||
+        life->barred = !tensor__repeat_life(&r, life, life->next, 0) ||
                        r.moved > TENSOR__REPEAT_MOVES * freed || b->repeats + r.n > b->calls / 2;
         double cost = (double)r.moved / (double)freed;
-        if (life->barred || (best->life && cost >= least)) { continue; }
+        if (life->barred || (best->n && cost >= least)) { continue; }
         least = cost;
         *best = r;
     }
-    return best->life != NULL;
+    return best->n > 0;
 }
 
-// Copies a call before *at. -> code
-TENSOR__FN int tensor__repeat_copy(tensor__budget_t *b, const tensor__unit_t *s, tensor__unit_t **at) {
+// Copies a call before *at. What it writes beside what is to be made again goes nowhere. -> code
+TENSOR__FN int tensor__repeat_copy(tensor__budget_t *b, const tensor__repeat_t *r, const tensor__unit_t *s,
+                                   tensor__unit_t **at) {
     tensor_graph_t *g = b->graph;
     tensor__unit_t *copy = tensor__call_copy(b, s);
     if (!copy) { return g->code; }
@@ -36092,7 +36145,8 @@ TENSOR__FN int tensor__repeat_copy(tensor__budget_t *b, const tensor__unit_t *s,
             life->again->e.next = g->traced;
             g->traced = &life->again->e;
         }
-        if (life->again) { copy->traced[i] = &life->again->e; }
+        int anew = i >= copy->c.nin || tensor__repeat_makes(r, life);
+        if (anew) { copy->traced[i] = &life->again->e; }
     }
     copy->user = NULL;
     copy->repeats = 1;
@@ -36111,18 +36165,19 @@ TENSOR__FN void tensor__life_replace(tensor__unit_t *s, tensor__traced_t *old, t
 
 // Copies calls to where their result is read again. -> code
 TENSOR__FN int tensor__repeat_make(tensor__budget_t *b, const tensor__repeat_t *r) {
-    tensor__unit_t **at = tensor__slot_at(b->graph, r->life->next);
+    tensor__life_t *life = r->life[r->lives - 1];
+    tensor__unit_t **at = tensor__slot_at(b->graph, life->next);
     for (int k = 0; k < r->n; k++) {
-        int code = tensor__repeat_copy(b, r->call[k], at);
+        int code = tensor__repeat_copy(b, r, r->call[k], at);
         if (code) { return code; }
         at = &(*at)->next;
     }
-    tensor__traced_t *again = &r->life->again->e;
-    for (tensor__unit_t *s = *at; s; s = s->next) { tensor__life_replace(s, &r->life->e, again); }
+    tensor__traced_t *again = &life->again->e;
+    for (tensor__unit_t *s = *at; s; s = s->next) { tensor__life_replace(s, &life->e, again); }
     for (int k = 0; k < r->n; k++) {
         for (int i = r->call[k]->c.nin; i < r->call[k]->c.nin + r->call[k]->c.nout; i++) {
-            tensor__life_t *life = tensor__life_of(r->call[k]->traced[i]);
-            if (life) { life->again = NULL; }
+            tensor__life_t *made = tensor__life_of(r->call[k]->traced[i]);
+            if (made) { made->again = NULL; }
         }
     }
     return 0;
@@ -36143,8 +36198,10 @@ TENSOR__FN int tensor__budget_try(tensor__budget_t *b, uint64_t bytes) {
     if (bytes) { bytes += b->shared; }
     while (!code && b->most > bytes && !b->exhausted) {
         tensor__repeat_t best;
-        while (tensor__budget_best(b, &best) && !tensor__repeat_holds(b, &best)) { best.life->barred = 1; }
-        b->exhausted = best.life == NULL;
+        while (tensor__budget_best(b, &best) && !tensor__repeat_holds(b, &best)) {
+            best.life[best.lives - 1]->barred = 1;
+        }
+        b->exhausted = best.n == 0;
         if (b->exhausted) { break; }
         code = tensor__repeat_make(b, &best);
         if (!code) { code = tensor__budget_look(b); }

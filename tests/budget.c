@@ -238,27 +238,23 @@ static void budgets(void) {
 static void other_kernels(void) {
     uint64_t want[4];
     job_t j;
-    for (int k = 0; k < 2; k++) {
-        if (k == 0) {
-            tensor_set_isa("scalar");
-            eager(cnn, want, 4);
-            tensor_set_isa(NULL);
-            continue;
-        }
-        tensor_set_isa("scalar");
-        tensor_graph_t *g = captured(&j, cnn);
-        CHECK(tensor_graph_set_memory_budget(g, least_of(g)) == 0);
-        if (tensor_set_num_threads(2)) { tensor_clear_error(); }
-        CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[1]);
-        CHECK(tensor_set_isa("reference") == 0 && tensor_set_isa("scalar") == 0);
-        tensor_set_num_threads(1);
-        CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[2]);
-        CHECK(tensor_graph_set_memory_budget(g, 0) == 0);
-        CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[3]);
-        tensor_graph_free(g);
-        tensor_set_isa(NULL);
-        job_end(&j);
+    if (tensor_set_isa("scalar") || tensor_set_isa("reference") || tensor_set_isa("scalar")) {
+        tensor_clear_error();               // TENSOR_ISA of the build
+        return;
     }
+    eager(cnn, want, 4);
+    tensor_graph_t *g = captured(&j, cnn);
+    CHECK(tensor_graph_set_memory_budget(g, least_of(g)) == 0);
+    if (tensor_set_num_threads(2)) { tensor_clear_error(); }
+    CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[1]);
+    CHECK(tensor_set_isa("reference") == 0 && tensor_set_isa("scalar") == 0);
+    tensor_set_num_threads(1);
+    CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[2]);
+    CHECK(tensor_graph_set_memory_budget(g, 0) == 0);
+    CHECK(tensor_graph_replay(g) == 0 && left_by(&j) == want[3]);
+    tensor_graph_free(g);
+    tensor_set_isa(NULL);
+    job_end(&j);
 }
 
 // The thread that sets the budget, and that which replays, need not be that of the capture.
