@@ -36217,13 +36217,7 @@ TENSOR__FN int tensor__budget_try(tensor__budget_t *b, uint64_t bytes) {
 }
 
 TENSOR__FN tensor__plan_t tensor__plan_of(const tensor_graph_t *g) {
-    tensor__plan_t p;
-    p.chunks = g->chunks;
-    p.first = g->first;
-    p.call = g->call;
-    p.traced = g->traced;
-    p.block = g->block;
-    p.info = g->info;
+    tensor__plan_t p = {g->chunks, g->first, g->call, g->traced, g->block, g->info};
     return p;
 }
 

@@ -1,9 +1,9 @@
-// replays.c eager|replay|budget|kernels|floor ROW [THREADS] - a whole step of training or of inference, as the
-// step itself or as a replay of its capture, also with a budget of memory; how much of the replay is in
+// replays.c eager|replay|budget|kernels|floor ROW [THREADS] - a whole step of training or of inference, as
+// the step itself or as a replay of its capture, also with a budget of memory; how much of the replay is in
 // kernels; the least that such a step can take. For bench/compiled.py: it says "ready" (the floor says more
 // about the step in a second line), and for each line that it reads the microseconds of a step.
-// replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture and
-// the most that are alive at one time; then the same with a budget of 0.8 of the step's own, or of the least.
+// replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
+// and the most that are alive at one time; then with a budget of 0.8 of the step's own, or of the least.
 // replays.c realtime ROW - 1,000,000 replays (REPLAYS of the environment) in real time, and as many runs of
 // an empty loop of the same length, in turns: allocations, and how long the slowest of 1,000 takes.
 // replays.c slices ROW - how far slices of 200, 500 and 2,000 us pass their budget: the worst of 20 steps.

@@ -64,7 +64,8 @@ static tensor_t *last_place(job_t *j) { return tensor_select(nn_forward(j->net, 
 static void encoder(job_t *j) {
     j->net = nn_sequential(nn_embedding(13, 24),
                            nn_transformer_encoder_layer(24, 2, .feedforward = 96, .dropout = 0.1),
-                           nn_transformer_encoder_layer(24, 2, .feedforward = 96, .dropout = TENSOR_ZERO, .norm_first = 1),
+                           nn_transformer_encoder_layer(24, 2, .feedforward = 96, .dropout = TENSOR_ZERO,
+                                                        .norm_first = 1),
                            nn_linear(24, 5));
     j->opt = nn_adam(j->net, .lr = 0.01);
     j->x = tensor_randint(0, 13, 10, 6);
