@@ -24,7 +24,7 @@
 //   >>impl-pointwise  >>impl-reduce  >>impl-rows  >>impl-statistics  >>impl-products  >>impl-linalg
 //   >>impl-linalg-fronts  >>impl-index  >>impl-join  >>impl-rearrange  >>impl-sort  >>impl-random
 //   >>impl-autograd  >>impl-checkpoint  >>impl-engine  >>impl-calculus  >>impl-gradcheck  >>impl-print
-//   >>impl-capture  >>impl-plan  >>impl-replay  >>impl-table  >>license
+//   >>impl-capture  >>impl-plan  >>impl-replay  >>impl-budget  >>impl-table  >>license
 //
 // (A file includes itself once per instruction set to compile the CPU kernels; TENSOR__PASS says which.
 //  Everything down to >>kernels is skipped in those passes.)
@@ -2453,6 +2453,19 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 //   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 
+// Plans the captured step anew so that its temporaries take at most so many bytes: a call whose result is
+// read again much later is then computed a second time instead of keeping the result in between. Calls of
+// these kinds are: pointwise ones, casts, sums and the like, softmax and the like, norms, pools, what fills;
+// so a step takes a few per cent longer, as far as it needs. Replays give the same bits. The graph's view
+// shows the calls that are computed again like others.
+//   g       of the CPU, as tensor_graph_replay
+//   bytes   for packed_bytes of tensor_graph_info; 0 = as captured, also where that takes no more than bytes.
+//      The workers' blocks (room_bytes) are beside it. While it plans, the old block is there beside the new
+//   -> code; after an error the plan is what it was;  errors as tensor_graph_replay, UNSUPPORTED: of a GPU, a
+//      step under way in time slices; OUT_OF_MEMORY: a budget below the least that it can reach, which the
+//      text names, or no memory to plan
+TENSOR_API int tensor_graph_set_memory_budget(tensor_graph_t *g, uint64_t bytes);
+
 // Real time: while it is on, the calling thread takes no memory from the allocator, no lock of the system and
 // no file; what would do so is an error that names op and line. A block of the library's cache is not taken
 // from the allocator, so a steady training step and a replay go through. A memory request, a file and
@@ -3280,6 +3293,8 @@ TENSOR__IN_LINE tensor_t *tensor__of_3(tensor__tensor_t a, tensor__tensor_t b,
 #define tensor_context_use(...) TENSOR__CALL_KIND(context, tensor_context_use, __VA_ARGS__)
 #define tensor_graph_replay(...) TENSOR__CALL_KIND(int, tensor_graph_replay, __VA_ARGS__)
 #define tensor_graph_resume(...) TENSOR__CALL_KIND(int, tensor_graph_resume, __VA_ARGS__)
+#define tensor_graph_set_memory_budget(...)                                                                  \
+    TENSOR__CALL_KIND(int, tensor_graph_set_memory_budget, __VA_ARGS__)
 #define tensor_set_realtime(...) TENSOR__CALL_KIND(int, tensor_set_realtime, __VA_ARGS__)
 #define tensor_graph_free(...) TENSOR__CALL_KIND(int, tensor_graph_free, __VA_ARGS__)
 #define tensor_graph_print(...) TENSOR__CALL_KIND(int, tensor_graph_print, __VA_ARGS__)
@@ -32954,6 +32969,7 @@ typedef struct tensor__unit_t {
     struct tensor__unit_t **product;    // the products that it makes as it goes
     int products;
     int drawn;                          // c.rng is that of the replay, offset numbers later
+    int repeats;                        // it computes what an earlier call has computed, see >>impl-budget
     float us;                           // how long it took in time slices, or nearly all of its tasks at most
     uint64_t offset;
 } tensor__unit_t;
@@ -33054,6 +33070,15 @@ typedef struct tensor__chunk_t {
 // A free part of the block while it is laid out.
 typedef struct tensor__gap_t { uint64_t at, bytes; } tensor__gap_t;
 
+// What a graph has of one plan, while it runs another one.
+typedef struct tensor__plan_t {
+    tensor__chunk_t *chunks;
+    tensor__unit_t *first, **call;
+    tensor__traced_t *traced;
+    char *block;
+    tensor_graph_info_t info;
+} tensor__plan_t;
+
 struct tensor_graph_t {
     tensor_recorder_t recorder;         // first: the recorder is the graph
     tensor__owned_t owned;
@@ -33087,6 +33112,8 @@ struct tensor_graph_t {
     tensor_graph_info_t info;
     int isa, reference, threads;        // that the graph is planned for; threads: 0 = none
     int bf16, takes_bf16;               // it has operands of bf16; products took bf16 at the capture
+    int budgeted;                       // it runs a plan for a budget of memory
+    tensor__plan_t captured;            // then: the plan of the capture, without its block
 };
 
 TENSOR__RARE
@@ -33556,6 +33583,14 @@ TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) 
     g->unsited = NULL;
 }
 
+TENSOR__FN void tensor__chunks_free(tensor__thread_t *th, tensor__chunk_t *k) {
+    while (k) {
+        tensor__chunk_t *next = k->next;
+        tensor__memory_free(th, k);
+        k = next;
+    }
+}
+
 // Lets go of all that a graph holds beside its own block.
 TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
     tensor__thread_t *th = tensor__self();
@@ -33584,11 +33619,8 @@ TENSOR__FN void tensor__graph_close(tensor_graph_t *g) {
     if (g->block) { tensor__memory_free(th, g->block); }
     if (g->room) { tensor__memory_free(th, g->room); }
     if (g->pause.scratch) { tensor__memory_free(th, g->pause.scratch); }
-    while (g->chunks) {
-        tensor__chunk_t *next = g->chunks->next;
-        tensor__memory_free(th, g->chunks);
-        g->chunks = next;
-    }
+    tensor__chunks_free(th, g->chunks);
+    tensor__chunks_free(th, g->captured.chunks);
     g->state = TENSOR__GRAPH_GONE;
 }
 
@@ -33896,6 +33928,7 @@ TENSOR__FN int tensor__group_find(tensor_graph_t *g, tensor__unit_t **at) {
     member[0] = *at;
     for (tensor__unit_t *t = (*at)->next; t && t->c.row && n < TENSOR__GROUP_MOST; t = t->next) {
         int moves = !tensor__conflicts_any(t, after, nafter, -1) && !(nafter && tensor__writes_older(t));
+        if (t->repeats && nbefore + nafter > 0) { moves = 0; }      // not before it is needed
         int fits = tensor__groups_over(t) == numel && tensor__group_wants(t, member, n);
         if (moves && fits && !tensor__conflicts_any(t, member, n, numel)) {
             member[n++] = t;
@@ -34549,7 +34582,7 @@ TENSOR__FN int tensor__layout_make(tensor_graph_t *g, int64_t units) {
     return 0;
 }
 
-// Lays the temporaries into one block. -> code
+// Gives the temporaries places in one block, which is still to be taken. -> code
 TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     int64_t at = 0;
     for (tensor__unit_t *s = g->first; s; s = s->next, at++) {
@@ -34561,10 +34594,14 @@ TENSOR__FN int tensor__graph_lay_out(tensor_graph_t *g) {
     for (tensor__traced_t *e = g->traced; e; e = e->next) {
         if (e->place) { e->at = e->place->at; }
     }
+    return 0;
+}
+
+// Takes the block. -> code
+TENSOR__FN int tensor__graph_block(tensor_graph_t *g) {
     uint64_t bytes = g->info.packed_bytes;
-    if (!bytes) { return 0; }
-    g->block = (char *)tensor__memory(g->thread, bytes);
-    return g->block ? 0 : TENSOR_ERR_OUT_OF_MEMORY;
+    g->block = bytes ? (char *)tensor__memory(g->thread, bytes) : NULL;
+    return g->block || !bytes ? 0 : TENSOR_ERR_OUT_OF_MEMORY;
 }
 
 // Moves the operands that are temporaries into the block; those of one group have no memory of their own.
@@ -34624,6 +34661,11 @@ TENSOR__FN uint64_t tensor__walked_bytes(const tensor__group_t *v) {
     return bytes;
 }
 
+// Memory that the caches keep needs not be fetched.
+TENSOR__FN void tensor__group_walked(tensor__group_t *v) {
+    if (tensor__walked_bytes(v) < TENSOR__GROUP_FETCHES) { v->walks = 0; }
+}
+
 // Lists the operands of one call of a group that have memory, as inputs or as results of the group's call.
 TENSOR__FN void tensor__group_operands(tensor__unit_t *s, const tensor__unit_t *m, int outs) {
     int from = outs ? m->c.nin : 0;
@@ -34676,7 +34718,7 @@ TENSOR__FN int tensor__graph_move(tensor_graph_t *g) {
         }
         int code = s->group ? tensor__group_call(g, s) : 0;
         if (code) { return code; }
-        if (s->group && tensor__walked_bytes(s->group) < TENSOR__GROUP_FETCHES) { s->group->walks = 0; }
+        if (s->group) { tensor__group_walked(s->group); }
     }
     g->info.calls = calls;
     return 0;
@@ -34968,6 +35010,7 @@ TENSOR__FN int tensor__cpu_captured(tensor_graph_t *g) {
     if (!code) { code = tensor__graph_make(g); }
     if (!code) { code = tensor__graph_group(g); }
     if (!code) { code = tensor__graph_lay_out(g); }
+    if (!code) { code = tensor__graph_block(g); }
     if (!code) { code = tensor__graph_move(g); }
     return code ? code : tensor__graph_plan(g);
 }
@@ -35961,6 +36004,619 @@ TENSOR_API int (tensor_graph_print)(const tensor_graph_t *g) {
     return TENSOR_ERR_UNSUPPORTED;
 }
 #endif
+
+TENSOR__END
+
+// ------------------------------------------------------------------------------
+// >>impl-budget                                    MARK: a captured step in less memory
+//
+// A temporary that is read again long after its last use (a value of the forward part that the backward part
+// reads) may be computed a second time instead of being kept: the call that wrote it is copied before the
+// call that reads it again, with results of its own, and what comes from there on reads these. Where the call
+// reads what is no longer there, the call that wrote that is copied too. Calls that read and write memory
+// once are copied, no products. It is chosen where the most bytes are alive at a time: what frees the most
+// for the bytes that the copies move, until the rest fits. Then groups and the block are planned as at the
+// capture; if that takes too much, it begins again and goes further. The plan of the capture stays, without
+// its block, and the step is always planned from it. Rejected: one temporary whose memory is lent in between
+// (two have the better places), a cut of the least cost through the whole step (it knows no times, and the
+// peak is at one).
+// ------------------------------------------------------------------------------
+
+enum {
+    TENSOR__REPEAT_MOST = 8,            // calls that are copied for one temporary
+    TENSOR__REPEAT_MOVES = 64,          // bytes that they may move for a byte that becomes free
+    TENSOR__BUDGET_TRIES = 12
+};
+
+// A temporary of a step that is planned anew. A slot is the time of a call, or of a group in the captured
+// plan; first and last of e are slots.
+typedef struct tensor__life_t {
+    tensor__traced_t e;                 // first: a temporary in the copied calls is one of these
+    struct tensor__life_t *again;       // while calls are copied: what their copies write instead
+    tensor__unit_t *writer, *changer;   // the first and the last call that write it
+    int64_t next;                       // the slot of its first use after the fullest one, -1 = none
+    int64_t changed;                    // the slot of changer
+    int used;                           // in the fullest slot
+    int barred;                         // its calls cannot be copied there
+} tensor__life_t;
+
+typedef struct tensor__budget_t {
+    tensor_graph_t *graph;
+    const tensor__plan_t *from;         // the plan of the capture
+    tensor__unit_t **end;               // where the next call goes
+    uint64_t *alive;                    // bytes of temporaries in each slot
+    int64_t room, slots, fullest;
+    uint64_t most;                      // bytes in the fullest slot
+    uint64_t shared;                    // of them, that the plan of the capture does not take
+    int64_t calls, repeats;             // of all calls, those that are copied
+    int exhausted;                      // nothing more can become free in the fullest slot
+} tensor__budget_t;
+
+// The calls that make a temporary again, in their order.
+typedef struct tensor__repeat_t {
+    tensor__life_t *life[TENSOR__REPEAT_MOST];      // what they make, the temporary itself last
+    tensor__unit_t *call[TENSOR__REPEAT_MOST];
+    int lives, n;
+    uint64_t made, moved;               // bytes: that they write, that they read and write
+} tensor__repeat_t;
+
+TENSOR__RARE
+
+TENSOR__FN tensor__life_t *tensor__life_of(tensor__traced_t *e) {
+    return tensor__is_temporary(e) ? (tensor__life_t *)(void *)e : NULL;
+}
+
+// A new temporary like e. NULL = out of memory, raised.
+TENSOR__FN tensor__life_t *tensor__life_new(tensor_graph_t *g, const tensor__traced_t *e) {
+    tensor__life_t *life = (tensor__life_t *)tensor__graph_memory(g, sizeof *life);
+    if (!life) { return NULL; }
+    life->e.graph = g;
+    life->e.op = e->op;
+    life->e.site = e->site;
+    life->e.data = e->data;
+    life->e.bytes = e->bytes;
+    life->e.local = e->local;
+    life->e.written = life->e.read = 1;
+    life->e.gone = 1;
+    return life;
+}
+
+// Gives operands that are temporaries the addresses that they had in the capture.
+TENSOR__FN void tensor__call_home(tensor__unit_t *s) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor__traced_t *e = s->traced[i];
+        if (!tensor__is_temporary(e)) { continue; }
+        s->c.arg[i].data = e->data + ((char *)s->c.arg[i].data - (char *)e->stand_in.data);
+    }
+}
+
+// A call like s with operands of its own. NULL = out of memory, raised.
+TENSOR__FN tensor__unit_t *tensor__call_copy(tensor__budget_t *b, const tensor__unit_t *s) {
+    tensor_graph_t *g = b->graph;
+    uint64_t n = (uint64_t)(s->c.nin + s->c.nout);
+    tensor__unit_t *copy = (tensor__unit_t *)tensor__graph_memory(g, sizeof *copy);
+    tensor_arg_t *arg = (tensor_arg_t *)tensor__graph_memory(g, n * sizeof *arg);
+    tensor__traced_t **traced = (tensor__traced_t **)tensor__graph_memory(g, n * sizeof *traced);
+    if (!copy || !arg || !traced) { return NULL; }
+    memcpy((void *)copy, (const void *)s, sizeof *copy);
+    if (n) {
+        memcpy((void *)arg, (const void *)s->c.arg, (size_t)n * sizeof *arg);
+        memcpy((void *)traced, (const void *)s->traced, (size_t)n * sizeof *traced);
+    }
+    copy->c.arg = arg;
+    copy->c.thread = g->thread;
+    copy->traced = traced;
+    copy->c.lazy = NULL;
+    copy->c.scratch = NULL;
+    copy->product = NULL;
+    copy->products = 0;
+    copy->group = NULL;
+    copy->next = NULL;
+    b->calls++;
+    return copy;
+}
+
+// A call of the captured plan for the new one: its temporaries are new. NULL = out of memory, raised.
+TENSOR__FN tensor__unit_t *tensor__call_anew(tensor__budget_t *b, const tensor__unit_t *s) {
+    tensor__unit_t *copy = tensor__call_copy(b, s);
+    if (!copy) { return NULL; }
+    tensor__call_home(copy);
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (tensor__is_temporary(copy->traced[i])) { copy->traced[i] = copy->traced[i]->beside; }
+    }
+    for (int k = 0; k < s->products; k++) {
+        tensor__unit_t *product = tensor__call_anew(b, s->product[k]);
+        if (!product || tensor__unit_makes(b->graph, copy, product)) { return NULL; }
+    }
+    return copy;
+}
+
+// Lists the calls of the captured plan anew, without groups. What user is of calls is the group that they
+// were in. -> code
+TENSOR__FN int tensor__budget_begin(tensor__budget_t *b) {
+    tensor_graph_t *g = b->graph;
+    tensor__traced_t **last = &g->traced;
+    *last = NULL;
+    for (tensor__traced_t *e = b->from->traced; e; e = e->next) {
+        if (!tensor__is_temporary(e)) { continue; }
+        tensor__life_t *life = tensor__life_new(g, e);
+        if (!life) { return g->code; }
+        e->beside = *last = &life->e;
+        last = &life->e.next;
+    }
+
+    b->calls = b->repeats = 0;
+    b->end = &g->first;
+    for (tensor__unit_t *s = b->from->first; s; s = s->next) {
+        int n = s->group ? s->group->n : 1;
+        for (int k = 0; k < n; k++) {
+            tensor__unit_t *copy = tensor__call_anew(b, s->group ? s->group->member[k].unit : s);
+            if (!copy) { return g->code; }
+            if (!s->again) { copy->user = s->group; }
+            *b->end = copy;
+            b->end = &copy->next;
+        }
+    }
+    *b->end = NULL;
+    return 0;
+}
+
+// ---- what is alive when
+
+// Whether a call that comes after another one, or NULL, begins a slot.
+TENSOR__INLINE int tensor__begins_slot(const tensor__unit_t *before, const tensor__unit_t *s) {
+    return !before || !s->user || s->user != before->user;
+}
+
+// Notes what a call uses in a slot.
+TENSOR__FN void tensor__lives_used(tensor__unit_t *s, int64_t slot) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__life_t *life = tensor__life_of(s->traced[i]);
+        if (!life) { continue; }
+        if (life->e.first < 0) { life->e.first = slot; }
+        life->e.last = slot;
+        if (s->c.arg[i].role == TENSOR_READ) { continue; }
+        if (!life->writer) { life->writer = s; }
+        life->changer = s;
+        life->changed = slot;
+    }
+    for (int k = 0; k < s->products; k++) { tensor__lives_used(s->product[k], slot); }
+}
+
+// Notes what a call uses in the fullest slot, and first after it.
+TENSOR__FN void tensor__lives_next(const tensor__unit_t *s, int64_t slot, int64_t fullest) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__life_t *life = tensor__life_of(s->traced[i]);
+        if (!life) { continue; }
+        life->used |= slot == fullest;
+        if (slot > fullest && life->next < 0) { life->next = slot; }
+    }
+    for (int k = 0; k < s->products; k++) { tensor__lives_next(s->product[k], slot, fullest); }
+}
+
+// Finds the fullest slot. -> code
+TENSOR__FN int tensor__budget_look(tensor__budget_t *b) {
+    tensor_graph_t *g = b->graph;
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        tensor__life_t *life = tensor__life_of(e);
+        e->first = e->last = life->next = -1;
+        life->writer = life->changer = NULL;
+        life->used = life->barred = 0;
+    }
+    int64_t slot = -1;
+    const tensor__unit_t *before = NULL;
+    for (tensor__unit_t *s = g->first; s; before = s, s = s->next) {
+        slot += tensor__begins_slot(before, s);
+        tensor__lives_used(s, slot);
+    }
+
+    b->slots = slot + 1;
+    if (b->room < b->slots) {
+        b->room = 2 * b->slots;
+        b->alive = (uint64_t *)tensor__graph_memory(g, (uint64_t)b->room * sizeof *b->alive);
+        if (!b->alive) { return g->code; }
+    }
+    memset(b->alive, 0, (size_t)b->slots * sizeof *b->alive);
+    for (const tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (e->local || e->first < 0) { continue; }
+        b->alive[e->first] += tensor__traced_room(e);
+        if (e->last + 1 < b->slots) { b->alive[e->last + 1] -= tensor__traced_room(e); }
+    }
+    b->most = 0;
+    uint64_t bytes = 0;
+    for (int64_t i = 0; i < b->slots; i++) {
+        bytes += b->alive[i];
+        if (bytes <= b->most) { continue; }
+        b->most = bytes;
+        b->fullest = i;
+    }
+
+    slot = -1;
+    before = NULL;
+    for (const tensor__unit_t *s = g->first; s; before = s, s = s->next) {
+        slot += tensor__begins_slot(before, s);
+        tensor__lives_next(s, slot, b->fullest);
+    }
+    return 0;
+}
+
+// ---- what is computed again
+
+// Whether a call gives the same results a second time, for less than a product takes.
+TENSOR__FN int tensor__may_repeat(const tensor__unit_t *s) {
+    if (!s->c.row || s->products || !tensor__only_writes(&s->c)) { return 0; }
+    switch (s->c.row->family) {
+    case TENSOR_FAMILY_POINTWISE:
+    case TENSOR_FAMILY_POINTWISE_BACKWARD:
+    case TENSOR_FAMILY_REDUCE:
+    case TENSOR_FAMILY_ROWS:
+    case TENSOR_FAMILY_FILL:
+    case TENSOR_FAMILY_NORM:
+    case TENSOR_FAMILY_POOL:
+        break;
+    default:
+        return 0;
+    }
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor__traced_t *e = s->traced[i];
+        if (i < s->c.nin && s->c.arg[i].role != TENSOR_READ) { return 0; }
+        if (i < s->c.nin || !s->c.arg[i].data) { continue; }
+        if (!tensor__is_temporary(e)) { return 0; }
+    }
+    return 1;
+}
+
+TENSOR__FN int tensor__repeat_makes(const tensor__repeat_t *r, const tensor__life_t *life) {
+    for (int k = 0; k < r->lives; k++) {
+        if (r->life[k] == life) { return 1; }
+    }
+    return 0;
+}
+
+TENSOR__FN int tensor__repeat_calls(const tensor__repeat_t *r, const tensor__unit_t *s) {
+    for (int k = 0; k < r->n; k++) {
+        if (r->call[k] == s) { return 1; }
+    }
+    return 0;
+}
+
+// Whether a call writes e; in_place: and needs what e holds.
+TENSOR__FN int tensor__unit_writes(const tensor__unit_t *s, const tensor__traced_t *e, int in_place) {
+    int writes = 0, needs = 0;
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->traced[i] != e) { continue; }
+        writes |= s->c.arg[i].role != TENSOR_READ;
+        needs |= s->c.arg[i].role != TENSOR_WRITE;
+    }
+    return writes && (needs || !in_place);
+}
+
+// Whether a call after s changes a temporary.
+TENSOR__FN int tensor__life_changes(const tensor__life_t *life, const tensor__unit_t *s) {
+    if (life->writer == life->changer || life->changer == s) { return 0; }
+    const tensor__unit_t *t = s->next;
+    while (t && t != life->changer) { t = t->next; }
+    return t != NULL;
+}
+
+TENSOR__FN int tensor__repeat_life(tensor__repeat_t *r, tensor__life_t *life, int64_t slot, int depth);
+
+// Adds a call which makes `life`, to be copied before a slot, behind those that make what it reads and is not
+// there then. -> 1, or 0: it cannot be copied
+TENSOR__FN int tensor__repeat_add(tensor__repeat_t *r, tensor__unit_t *s, const tensor__life_t *life,
+                                  int64_t slot, int depth) {
+    if (!tensor__may_repeat(s)) { return 0; }
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        tensor__life_t *other = tensor__life_of(s->traced[i]);
+        if (!other) { continue; }
+        if (tensor__unit_writes(s, &other->e, 1)) {         // what it changes in place has its value so far
+            if (other != life || s == life->writer) { return 0; }
+            continue;
+        }
+        if (i >= s->c.nin) { continue; }
+        if (tensor__life_changes(other, s)) { return 0; }
+        if (other->e.last < slot && !tensor__repeat_life(r, other, slot, depth + 1)) { return 0; }
+    }
+    if (r->n == TENSOR__REPEAT_MOST) { return 0; }
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        const tensor_arg_t *a = &s->c.arg[i];
+        if (!a->data) { continue; }
+        r->moved += (uint64_t)a->numel * tensor__sizes[a->dtype];
+        if (i >= s->c.nin) { r->made += tensor__traced_room(s->traced[i]); }
+    }
+    r->call[r->n++] = s;
+    return 1;
+}
+
+// Adds the calls that make a temporary. -> 1, or 0: they cannot be copied
+TENSOR__FN int tensor__repeat_life(tensor__repeat_t *r, tensor__life_t *life, int64_t slot, int depth) {
+    if (tensor__repeat_makes(r, life)) { return 1; }
+    if (depth == TENSOR__REPEAT_MOST) { return 0; }
+    for (tensor__unit_t *s = life->writer; s; s = s == life->changer ? NULL : s->next) {
+        if (!tensor__unit_writes(s, &life->e, 0) || tensor__repeat_calls(r, s)) { continue; }
+        if (!tensor__repeat_add(r, s, life, slot, depth)) { return 0; }
+    }
+    if (r->lives == TENSOR__REPEAT_MOST || r->n == 0) { return 0; }
+    r->life[r->lives++] = life;
+    return 1;
+}
+
+// The first call of a slot, as the place that points to it.
+TENSOR__FN tensor__unit_t **tensor__slot_at(tensor_graph_t *g, int64_t slot) {
+    tensor__unit_t **at = &g->first;
+    const tensor__unit_t *before = NULL;
+    for (int64_t i = -1; *at; before = *at, at = &(*at)->next) {
+        i += tensor__begins_slot(before, *at);
+        if (i == slot) { break; }
+    }
+    return at;
+}
+
+// Whether copies before the slot would read what the calls have read, and have room there.
+TENSOR__FN int tensor__repeat_holds(const tensor__budget_t *b, const tensor__repeat_t *r) {
+    const tensor__life_t *life = r->life[r->lives - 1];
+    const int64_t slot = life->next;
+    uint64_t bytes = r->made;
+    for (const tensor__traced_t *e = b->graph->traced; e; e = e->next) {
+        int there = !e->local && e->first >= 0 && e->first < slot && e->last >= slot;
+        if (there && e != &life->e) { bytes += tensor__traced_room(e); }
+    }
+    if (bytes >= b->most) { return 0; }
+    const tensor__unit_t *end = *tensor__slot_at(b->graph, slot);
+    for (int k = 0; k < r->n; k++) {
+        for (const tensor__unit_t *t = r->call[k]->next; t != end; t = t->next) {
+            if (tensor__changes_inputs(t, r->call[k]) && !tensor__repeat_calls(r, t)) { return 0; }
+        }
+    }
+    return 1;
+}
+
+// Finds what frees the most of the fullest slot for the bytes that are moved for it. -> whether there is any
+TENSOR__FN int tensor__budget_best(tensor__budget_t *b, tensor__repeat_t *best) {
+    double least = 0;
+    memset((void *)best, 0, sizeof *best);
+    for (tensor__traced_t *e = b->graph->traced; e; e = e->next) {
+        tensor__life_t *life = tensor__life_of(e);
+        int idle = e->first >= 0 && e->first < b->fullest && !life->used && life->next >= 0;
+        if (!idle || e->local || life->barred || !life->writer || life->changed > b->fullest) { continue; }
+        tensor__repeat_t r;
+        memset((void *)&r, 0, sizeof r);
+        uint64_t freed = tensor__traced_room(e);
+        life->barred = !tensor__repeat_life(&r, life, life->next, 0) ||
+                       r.moved > TENSOR__REPEAT_MOVES * freed || b->repeats + r.n > b->calls / 2;
+        double cost = (double)r.moved / (double)freed;
+        if (life->barred || (best->n && cost >= least)) { continue; }
+        least = cost;
+        *best = r;
+    }
+    return best->n > 0;
+}
+
+// Copies a call before *at. What it writes beside what is to be made again goes nowhere. -> code
+TENSOR__FN int tensor__repeat_copy(tensor__budget_t *b, const tensor__repeat_t *r, const tensor__unit_t *s,
+                                   tensor__unit_t **at) {
+    tensor_graph_t *g = b->graph;
+    tensor__unit_t *copy = tensor__call_copy(b, s);
+    if (!copy) { return g->code; }
+    for (int i = 0; i < copy->c.nin + copy->c.nout; i++) {
+        tensor__life_t *life = tensor__life_of(copy->traced[i]);
+        if (!life) { continue; }
+        if (i >= copy->c.nin && !life->again) {
+            life->again = tensor__life_new(g, &life->e);
+            if (!life->again) { return g->code; }
+            life->again->e.local = 0;
+            life->again->e.next = g->traced;
+            g->traced = &life->again->e;
+        }
+        int anew = i >= copy->c.nin || tensor__repeat_makes(r, life);
+        if (anew) { copy->traced[i] = &life->again->e; }
+    }
+    copy->user = NULL;
+    copy->repeats = 1;
+    copy->next = *at;
+    *at = copy;
+    b->repeats++;
+    return 0;
+}
+
+TENSOR__FN void tensor__life_replace(tensor__unit_t *s, tensor__traced_t *old, tensor__traced_t *e) {
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) {
+        if (s->traced[i] == old) { s->traced[i] = e; }
+    }
+    for (int k = 0; k < s->products; k++) { tensor__life_replace(s->product[k], old, e); }
+}
+
+// Copies calls to where their result is read again. -> code
+TENSOR__FN int tensor__repeat_make(tensor__budget_t *b, const tensor__repeat_t *r) {
+    tensor__life_t *life = r->life[r->lives - 1];
+    tensor__unit_t **at = tensor__slot_at(b->graph, life->next);
+    for (int k = 0; k < r->n; k++) {
+        int code = tensor__repeat_copy(b, r, r->call[k], at);
+        if (code) { return code; }
+        at = &(*at)->next;
+    }
+    tensor__traced_t *again = &life->again->e;
+    for (tensor__unit_t *s = *at; s; s = s->next) { tensor__life_replace(s, &life->e, again); }
+    for (int k = 0; k < r->n; k++) {
+        for (int i = r->call[k]->c.nin; i < r->call[k]->c.nin + r->call[k]->c.nout; i++) {
+            tensor__life_t *made = tensor__life_of(r->call[k]->traced[i]);
+            if (made) { made->again = NULL; }
+        }
+    }
+    return 0;
+}
+
+// ---- the new plan
+
+// Lays the step out anew with at most so many bytes alive at a time, or with as few as can be. -> code
+TENSOR__FN int tensor__budget_try(tensor__budget_t *b, uint64_t bytes) {
+    tensor_graph_t *g = b->graph;
+    b->room = 0;
+    b->exhausted = 0;
+    int code = tensor__budget_begin(b);
+    if (!code) { code = tensor__budget_look(b); }
+    // A result may take the place of an operand, so more is alive than is taken.
+    const uint64_t taken = b->from->info.packed_bytes;
+    b->shared = b->most > taken ? b->most - taken : 0;
+    if (bytes) { bytes += b->shared; }
+    while (!code && b->most > bytes && !b->exhausted) {
+        tensor__repeat_t best;
+        while (tensor__budget_best(b, &best) && !tensor__repeat_holds(b, &best)) {
+            best.life[best.lives - 1]->barred = 1;
+        }
+        b->exhausted = best.n == 0;
+        if (b->exhausted) { break; }
+        code = tensor__repeat_make(b, &best);
+        if (!code) { code = tensor__budget_look(b); }
+    }
+    if (code) { return code; }
+
+    g->info.calls = g->info.block_groups = 0;
+    g->info.temporary_bytes = g->info.packed_bytes = 0;
+    g->call = (tensor__unit_t **)tensor__graph_memory(g, (uint64_t)(b->calls + 1) * sizeof *g->call);
+    if (!g->call) { return g->code; }
+    code = tensor__graph_group(g);
+    return code ? code : tensor__graph_lay_out(g);
+}
+
+TENSOR__FN tensor__plan_t tensor__plan_of(const tensor_graph_t *g) {
+    tensor__plan_t p = {g->chunks, g->first, g->call, g->traced, g->block, g->info};
+    return p;
+}
+
+TENSOR__FN void tensor__plan_take(tensor_graph_t *g, const tensor__plan_t *p) {
+    g->chunks = p->chunks;
+    g->first = p->first;
+    g->call = p->call;
+    g->traced = p->traced;
+    g->block = p->block;
+    g->info = p->info;
+}
+
+// Goes back to a plan after another one has failed. The next replay plans what depends on threads again.
+TENSOR__FN void tensor__plan_back(tensor_graph_t *g, tensor__thread_t *th, const tensor__plan_t *p) {
+    tensor__plan_take(g, p);
+    g->code = 0;
+    tensor__graph_move_to(g, th);
+}
+
+// Lets go of a plan that no longer runs.
+TENSOR__FN void tensor__plan_drop(tensor__thread_t *th, const tensor__plan_t *p) {
+    if (p->block) { tensor__memory_free(th, p->block); }
+    tensor__chunks_free(th, p->chunks);
+}
+
+// Gives the calls of a unit, and that of a group itself, the addresses of the capture.
+TENSOR__FN void tensor__unit_home(tensor__unit_t *s) {
+    tensor__unit_t *c;
+    for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) { tensor__call_home(c); }
+    if (s->group) { tensor__call_home(s); }
+}
+
+// Moves the calls of a unit, which have the addresses of the capture, into the block.
+TENSOR__FN void tensor__unit_move(tensor_graph_t *g, tensor__unit_t *s) {
+    tensor__unit_t *c;
+    for (int k = 0; (c = tensor__unit_part(s, k)) != NULL; k++) { tensor__call_move(g, c); }
+    if (!s->group) { return; }
+    tensor__call_move(g, s);
+    s->group->walks = 0;
+    for (int i = 0; i < s->c.nin + s->c.nout; i++) { tensor__group_walks(s->group, &s->c.arg[i]); }
+    tensor__group_walked(s->group);
+}
+
+// Runs the plan of the capture again. -> code
+TENSOR__FN int tensor__budget_end(tensor_graph_t *g, tensor__thread_t *th) {
+    if (!g->budgeted) { return 0; }
+    const tensor__plan_t before = tensor__plan_of(g);
+    tensor__plan_take(g, &g->captured);
+    int code = tensor__graph_block(g);
+    if (!code) {
+        tensor__graph_move_to(g, th);
+        for (tensor__unit_t *s = g->first; s; s = s->next) {
+            if (!s->again) { tensor__unit_home(s); }
+        }
+        for (tensor__unit_t *s = g->first; s; s = s->next) {
+            if (!s->again) { tensor__unit_move(g, s); }
+        }
+        code = tensor__graph_plan(g);
+    }
+    if (code) {
+        if (g->block) { tensor__memory_free(th, g->block); }
+        tensor__plan_back(g, th, &before);
+        return code;
+    }
+    tensor__plan_drop(th, &before);
+    memset((void *)&g->captured, 0, sizeof g->captured);
+    g->budgeted = 0;
+    return 0;
+}
+
+// Plans the step until it takes at most so many bytes, without its block. -> code
+TENSOR__FN int tensor__budget_search(tensor__budget_t *b, uint64_t bytes) {
+    tensor_graph_t *g = b->graph;
+    uint64_t most = bytes;
+    for (int i = 0;; i++) {
+        int code = tensor__budget_try(b, i < TENSOR__BUDGET_TRIES ? most : 0);
+        if (code || g->info.packed_bytes <= bytes) { return code; }
+        const uint64_t packed = g->info.packed_bytes, before = b->from->info.packed_bytes;
+        TENSOR__REFUSE_CODE(b->exhausted, OUT_OF_MEMORY,
+                            "graph_set_memory_budget: the step's temporaries take %u bytes at least, the "
+                            "budget is %u", packed < before ? packed : before, bytes);
+        const uint64_t over = packed - bytes + b->shared;
+        most = b->most > over ? b->most - over : 0;
+        tensor__chunks_free(g->thread, g->chunks);
+        g->chunks = NULL;
+    }
+}
+
+// -> code
+TENSOR__FN int tensor__budget_set(tensor_graph_t *g, tensor__thread_t *th, uint64_t bytes) {
+    const tensor__plan_t before = tensor__plan_of(g), captured = g->budgeted ? g->captured : before;
+    if (!bytes || captured.info.packed_bytes <= bytes) { return tensor__budget_end(g, th); }
+    tensor__budget_t b;
+    memset((void *)&b, 0, sizeof b);
+    b.graph = g;
+    b.from = &captured;
+    g->chunks = NULL;
+    g->block = NULL;
+    int code = tensor__budget_search(&b, bytes);
+    if (!code) { code = tensor__graph_block(g); }
+    if (!code) { code = tensor__graph_move(g); }
+    if (!code) { code = tensor__graph_plan(g); }
+    if (code) {
+        const tensor__plan_t failed = tensor__plan_of(g);
+        tensor__plan_back(g, th, &before);
+        tensor__plan_drop(th, &failed);
+        return code;
+    }
+
+    tensor__traced_t **last = &g->traced;
+    while (*last) { last = &(*last)->next; }
+    *last = captured.traced;
+    g->captured = captured;
+    g->captured.block = NULL;
+    if (g->budgeted) {
+        tensor__plan_drop(th, &before);
+    } else if (before.block) {
+        tensor__memory_free(th, before.block);
+    }
+    g->budgeted = 1;
+    return 0;
+}
+
+TENSOR_API int (tensor_graph_set_memory_budget)(tensor_graph_t *g, uint64_t bytes) {
+    tensor__thread_t *th = tensor__self();
+    int code = tensor__graph_enter(g, th, "graph_set_memory_budget", 0);
+    if (code) { return code; }
+    if (g->backend) {
+        code = TENSOR_ERR_UNSUPPORTED;
+        tensor__fail(th, code, "graph_set_memory_budget: the memory of a GPU's graph is not planned here");
+    } else {
+        code = tensor__budget_set(g, th, bytes);
+    }
+    tensor__graph_leave(g);
+    return code;
+}
 
 TENSOR__END
 

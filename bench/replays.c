@@ -1,9 +1,9 @@
-// replays.c eager|replay|kernels|floor ROW [THREADS] - a whole step of training or of inference, as the step
-// itself or as a replay of its capture; how much of the replay is in kernels; the least that such a step can
-// take. For bench/compiled.py: it says "ready" (the floor says more about the step in a second line), and for
-// each line that it reads the microseconds of a step.
+// replays.c eager|replay|budget|kernels|floor ROW [THREADS] - a whole step of training or of inference, as
+// the step itself or as a replay of its capture, also with a budget of memory; how much of the replay is in
+// kernels; the least that such a step can take. For bench/compiled.py: it says "ready" (the floor says more
+// about the step in a second line), and for each line that it reads the microseconds of a step.
 // replays.c memory ROW - the bytes of a step's temporaries: those of the step itself, those of the capture,
-// and the most that are alive at one time.
+// and the most that are alive at one time; then with a budget of 0.8 of the step's own, or of the least.
 // replays.c realtime ROW - 1,000,000 replays (REPLAYS of the environment) in real time, and as many runs of
 // an empty loop of the same length, in turns: allocations, and how long the slowest of 1,000 takes.
 // replays.c slices ROW - how far slices of 200, 500 and 2,000 us pass their budget: the worst of 20 steps.
@@ -16,6 +16,7 @@
 // becomes 0 and the gradients numbers below 2^-126, with which processors are slow and jax.jit computes as if
 // they were 0: after 1,000 steps of the MLP with a batch of one a step took 575 us for 335.
 static const double RATE = 1e-12;
+static const double SHARE = 0.8;        // of the memory of eager's temporaries: the budget
 
 typedef struct job_t {
     nn_module_t *net;
@@ -205,12 +206,23 @@ static uint64_t eager_peak(job_t *j, tensor_scope_t scope) {
     return tensor_memory_stats().peak_bytes - before;
 }
 
-static void print_memory(tensor_graph_t *g, uint64_t eager) {
+// Plans the graph for SHARE of what the step itself takes, or for the least that it can be planned for.
+static void set_budget(tensor_graph_t *g, uint64_t eager) {
+    const uint64_t wanted = (uint64_t)(SHARE * (double)eager), room = tensor_graph_info(g).room_bytes;
+    if (tensor_graph_set_memory_budget(g, wanted > room ? wanted - room : 1) == 0) { return; }
+    const char *least = strstr(tensor_error_text(), " take ");
+    const uint64_t bytes = least ? strtoull(least + 6, NULL, 10) : 0;
+    tensor_clear_error();
+    tensor_graph_set_memory_budget(g, bytes);
+}
+
+static void print_memory(tensor_graph_t *g, uint64_t eager, const char *name) {
     const tensor_graph_info_t info = tensor_graph_info(g);
     const double taken = 1e-6 * (double)(info.packed_bytes + info.room_bytes);
     const double least = 1e-6 * (double)alive_at_most(g);
-    printf("temporaries: eager %.4g MB, replay %.4g MB (%.2f of eager's), alive at a time %.4g MB "
-           "(%.2f of it)\n", 1e-6 * (double)eager, taken, 1e6 * taken / (double)eager, least, taken / least);
+    printf("temporaries: eager %.4g MB, %s %.4g MB (%.2f of eager's), alive at a time %.4g MB "
+           "(%.2f of it), %ld calls\n", 1e-6 * (double)eager, name, taken, 1e6 * taken / (double)eager, least,
+           taken / least, (long)info.calls);
 }
 
 // ---- real time
@@ -325,9 +337,9 @@ static double sample(job_t *j, tensor_graph_t *g, tensor_scope_t scope) {
 }
 
 int main(int argc, char **argv) {
-    enum { EAGER, REPLAY, KERNELS, FLOOR, MEMORY, REALTIME, SLICES, COLUMNS };
-    static const char *const columns[COLUMNS] = {"eager",  "replay",   "kernels", "floor",
-                                                 "memory", "realtime", "slices"};
+    enum { EAGER, REPLAY, BUDGET, KERNELS, FLOOR, MEMORY, REALTIME, SLICES, COLUMNS };
+    static const char *const columns[COLUMNS] = {"eager", "replay", "budget",   "kernels",
+                                                 "floor", "memory", "realtime", "slices"};
     int column = 0;
     job_t j;
     static floor_t least;
@@ -342,7 +354,7 @@ int main(int argc, char **argv) {
     tensor_scope_t scope = tensor_scope_begin();
     for (int i = 0; i < 2; i++, tensor_scope_reset(scope)) { step(&j); }
     tensor_graph_t *g = NULL;
-    const uint64_t eager = column == MEMORY ? eager_peak(&j, scope) : 0;
+    const uint64_t eager = column == MEMORY || column == BUDGET ? eager_peak(&j, scope) : 0;
     if (column != EAGER) {
         tensor_capture_begin(TENSOR_CPU);
         step(&j);
@@ -352,8 +364,11 @@ int main(int argc, char **argv) {
         if (g) { tensor_graph_replay(g); }
     }
     if (column == FLOOR && g) { floor_init(&least, g); }
+    if (column == BUDGET && g) { set_budget(g, eager); }
     if (column == MEMORY && g) {
-        print_memory(g, eager);
+        print_memory(g, eager, "replay");
+        set_budget(g, eager);
+        print_memory(g, eager, "with a budget");
     } else if (column == REALTIME && g) {
         print_realtime(g);
     } else if (column == SLICES && g) {

@@ -256,8 +256,34 @@ static void forget(left_t *l) {
     free(l->file);
 }
 
+// The least bytes that a graph can be planned for, from the error text of a budget that is too small.
+static uint64_t least_budget(tensor_graph_t *g) {
+    const tensor_graph_info_t before = tensor_graph_info(g);
+    CHECK(tensor_graph_set_memory_budget(g, 1) == TENSOR_ERR_OUT_OF_MEMORY);
+    const char *least = strstr(tensor_error_text(), " take ");
+    const uint64_t bytes = least ? strtoull(least + 6, NULL, 10) : 0;
+    CHECK_ERROR(TENSOR_ERR_OUT_OF_MEMORY, "graph_set_memory_budget: the step's temporaries take ");
+    const tensor_graph_info_t now = tensor_graph_info(g);
+    CHECK(now.packed_bytes == before.packed_bytes && now.calls == before.calls);
+    CHECK(bytes > 0 && bytes <= before.packed_bytes);
+    return bytes;
+}
+
+// In turns between the captured and the least memory, the least, and as captured.
+static void another_budget(tensor_graph_t *g, int turn) {
+    static uint64_t plain, least;
+    if (turn == 1) {
+        plain = tensor_graph_info(g).packed_bytes;
+        least = least_budget(g);
+    }
+    const uint64_t budgets[3] = {(least + plain) / 2, least, 0};
+    CHECK_MSG(tensor_graph_set_memory_budget(g, budgets[(turn + 2) % 3]) == 0, "%s", tensor_error_text());
+    const uint64_t packed = tensor_graph_info(g).packed_bytes;
+    CHECK(turn % 3 ? packed <= budgets[(turn + 2) % 3] : packed == plain);
+}
+
 // One step of warming up, then STEPS of them with other data and another rate each: as they are, or the first
-// one captured and the others replayed, the last of them in slices.
+// one captured and the others replayed, the last of them in slices; 2: with other budgets of memory.
 static void train(make_t make, int captured, left_t *l) {
     job_t j;
     tensor_graph_t *g = NULL;
@@ -274,6 +300,7 @@ static void train(make_t make, int captured, left_t *l) {
         tensor_copy_(j.x, whole ? tensor_remainder_scalar(tensor_add_scalar(j.x, 3), 11)
                                 : tensor_add(j.x, tensor_mul_scalar(tensor_randn_like(j.x), 0.5)));
         nn_set_lr(j.opt, 0.02 / (1 + i));
+        if (captured == 2 && i > 0) { another_budget(g, i); }
         if (captured && i == STEPS - 1) {
             int done;
             while ((done = tensor_graph_resume(g, 0)) == 0) {}
@@ -309,10 +336,11 @@ static void train(make_t make, int captured, left_t *l) {
     tensor_scope_end(scope);
 }
 
-static void compare(const char *name, make_t make) {
+// captured: as in train.
+static void compare_with(const char *name, make_t make, int captured) {
     left_t eager, replayed;
     train(make, 0, &eager);
-    train(make, 1, &replayed);
+    train(make, captured, &replayed);
     CHECK_MSG(eager.n == replayed.n, "%s: %d tensors left, %d by replays", name, eager.n, replayed.n);
     for (int i = 0; i < STEPS; i++) {
         CHECK_MSG(memcmp(&eager.loss[i], &replayed.loss[i], sizeof(float)) == 0,
@@ -333,6 +361,10 @@ static void compare(const char *name, make_t make) {
               "%s: nothing was learnt", name);
     forget(&eager);
     forget(&replayed);
+}
+
+static void compare(const char *name, make_t make) {
+    for (int captured = 1; captured < 3; captured++) { compare_with(name, make, captured); }
 }
 
 static void bits(void) {

@@ -1826,6 +1826,8 @@ static void one_of_three(void) {
     tensor_t *y = tensor_mul_scalar(far, 2);
     tensor_graph_t *g = tensor_capture_end();
     CHECK(g && tensor_graph_replay(g) == 0 && tensor_item(tensor_sum(y)) == 200);
+    CHECK(tensor_graph_set_memory_budget(g, 1) == TENSOR_ERR_UNSUPPORTED);
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "graph_set_memory_budget: the memory of a GPU's graph");
     tensor_free(y);
     CHECK(tensor_graph_free(g) == 0);
     const int64_t n = 100;

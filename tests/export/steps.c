@@ -17,6 +17,7 @@ static const char *folder;
 static tensor_t *seen;                  // the tensor that the file gives back
 static int with_grads = 1;              // beside it, the gradients of all parameters
 static int replays = 5;
+static int squeezed;                    // in the least memory that it can be planned for
 
 static void file_name(char *to, size_t room, const char *name) {
     snprintf(to, room, "%s/%s.c", folder, name);
@@ -38,6 +39,17 @@ static void write_parameters(const char *name, nn_module_t *net) {
     CHECK(f && fclose(f) == 0);
 }
 
+// Plans a step for the least memory, which the error of a smaller budget names.
+static void squeeze(tensor_graph_t *g) {
+    const int64_t calls = tensor_graph_info(g).calls;
+    CHECK(tensor_graph_set_memory_budget(g, 1) == TENSOR_ERR_OUT_OF_MEMORY);
+    const char *least = strstr(tensor_error_text(), " take ");
+    const uint64_t bytes = least ? strtoull(least + 6, NULL, 10) : 0;
+    tensor_clear_error();
+    CHECK(bytes < tensor_graph_info(g).packed_bytes && tensor_graph_set_memory_budget(g, bytes) == 0);
+    CHECK(tensor_graph_info(g).calls > calls);
+}
+
 // Writes one step of training.   -> code
 static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t *x, tensor_t *target,
                  loss_t loss, double clip) {
@@ -55,6 +67,7 @@ static int train(const char *name, nn_module_t *net, nn_optimizer_t *o, tensor_t
         if (i) { g = tensor_capture_end(); }
     }
     CHECK_OK();
+    if (squeezed) { squeeze(g); }
     char path[300];
     file_name(path, sizeof path, name);
     tensor_t *in[2] = {x, target}, *out[MOST] = {seen};
@@ -191,6 +204,22 @@ static void image_trainings(void) {
     CHECK(train("strided", m, nn_sgd(m, .lr = 0.05), colours, t, squares, 0) == 0);
     m = one_layer(nn_conv_transpose2d(4, 3, 3, .stride = 2, .padding = 1), 3 * 17 * 21);
     CHECK(train("transposed", m, nn_sgd(m, .lr = 0.01), colours, t, squares, 0) == 0);
+}
+
+// Steps with calls that are computed a second time.
+static void squeezed_trainings(void) {
+    squeezed = 1;
+    nn_module_t *m = nn_sequential(nn_conv2d(4, 6, 3, .padding = 1), nn_batch_norm2d(6), nn_relu(),
+                                   nn_conv2d(6, 6, 3, .padding = 1), nn_group_norm(3, 6), nn_silu(),
+                                   nn_conv2d(6, 6, 3, .padding = 1), nn_batch_norm2d(6), nn_relu(),
+                                   nn_avg_pool2d(3), nn_flatten(), nn_linear(54, 4));
+    CHECK(train("squeezed_cnn", m, nn_sgd(m, .lr = 0.05, .momentum = 0.9), tensor_randn(3, 4, 9, 11),
+                tensor_randint(0, 4, 3), entropy, 0) == 0);
+    m = nn_sequential(nn_linear(8, 64), nn_gelu(), nn_layer_norm(64), nn_linear(64, 60), nn_tanh(),
+                      nn_dropout(0.2), nn_linear(60, 32), nn_silu(), nn_linear(32, 4));
+    CHECK(train("squeezed_mlp", m, nn_adam(m, .lr = 0.01), tensor_randn(ITEMS, 8), tensor_randn(ITEMS, 4),
+                squares, 0.5) == 0);
+    squeezed = 0;
 }
 
 // The net of examples/fashion.c.
@@ -699,6 +728,7 @@ int main(int argc, char **argv) {
     tensor_manual_seed(5);
     RUN(trainings);
     RUN(image_trainings);
+    RUN(squeezed_trainings);
     RUN(large_trainings);
     RUN(sequence_trainings);
     RUN(inferences);
