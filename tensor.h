@@ -9990,12 +9990,12 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
     }
 }
 
-// 8 panels of the A that all threads read: all of them pack it once, into the panels of worker 0
+// Some panels of the A that all threads read: all of them pack it once, into the panels of worker 0
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
-    int64_t at = task * 8 * TENSOR__MR, i = job->r[0] + at, lda = tensor__gemm_chunk(g->k) + 16;
-    int64_t rows = TENSOR__MIN(job->r[1] - i, (int64_t)8 * TENSOR__MR);
+    int64_t most = job->panels * TENSOR__MR, at = task * most, i = job->r[0] + at;
+    int64_t rows = TENSOR__MIN(job->r[1] - i, most), lda = tensor__gemm_chunk(g->k) + 16;
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0) + i * g->ars + job->r[4] * g->acs;
     (void)worker;
     TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], rows, 0, TENSOR__MR, a, g->ars, g->acs,
@@ -10170,15 +10170,23 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
         return;
     }
     job.cut = tensor__gemm_cut(g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
+    int in_slices = job.cut.tasks > 1 && tensor__share_count() > job.workers;
 
-    // threads that would each pack A pack it together, one block at a time
+    // threads that would each pack A pack it together, one block at a time; in time slices, where tasks are
+    // as wide as C, each packs its own rows
     job.shared = job.cut.tasks > 1 && g->batch == 1 && !TENSOR__K(gemm_is_dot)(g)
-        && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
+        && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g)
+        && !(in_slices && g->n <= 2 * TENSOR__NR);
     int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
     int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
-    if (job.cut.tasks > 1 && tensor__share_count() > job.workers) {     // in time slices: short tasks
+    job.panels = 8;
+    if (in_slices) {                    // short tasks; of blocks, so many as a block takes, not all of C
         kc = TENSOR__K(gemm_is_dot)(g) ? (int64_t)TENSOR__GEMM_KD : TENSOR__K(gemm_short)(g);
+        if (job.shared) {
+            job.cut.gm = job.cut.gn = job.cut.tasks = 1;
+            job.panels = 8 * TENSOR__MIN(1 + TENSOR__GEMM_KC / kc, 8);
+        }
         tensor__gemm_shorten(&job.cut, g, mc, TENSOR__MIN(kc, g->k), (int64_t)V_N << 16, TENSOR__MR,
                              TENSOR__NR);
     }
@@ -10189,7 +10197,7 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             job.r[4] = p;
             job.r[5] = TENSOR__MIN(p + kc, g->k);
             if (job.shared) {
-                tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+                tensor__parallel((job.r[1] - i - 1) / (job.panels * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
             }
             tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
         }
@@ -10962,6 +10970,7 @@ typedef struct {
     int64_t parts, joined;      // of a split sum: its parts; elements of C that a task adds up
     int64_t piece, pieces;      // of such a part, in time slices
     int64_t rows;               // of C in a piece made of dot products
+    int64_t panels;             // of A that a task packs for all threads
     int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
@@ -22194,14 +22203,19 @@ TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
 typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MOST_PARTS *
                                     (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
 
+// Whether elements, `each` at a time, are reduced in vectors: products and logical ones, and elements that do
+// not lie side by side, take some times as long.
+TENSOR__FN int tensor__reduce_is_fast(const tensor__reduce_t *r, int64_t each) {
+    return r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
+           r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
+}
+
 // Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
 // done in time slices and the task is long.
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    // products and logical ones, and elements that do not lie side by side, take some times as long
-    int fast = r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
-               r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
+    int fast = tensor__reduce_is_fast(r, each);
     int64_t some = fast ? (int64_t)TENSOR__CHUNK : (int64_t)TENSOR__CHUNK / 4;
     if (!r->time_slice || n * each <= (fast ? 4 : 1) * some) { return; }
     int64_t leaves = some / (each * leaf);
@@ -22251,7 +22265,7 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
     if (r->time_slice) {                // a row takes as long as some elements more
-        int64_t tasks = (work + 32 * r->kept) / TENSOR__CHUNK;
+        int64_t tasks = (work + 64 * r->kept) / (TENSOR__CHUNK / (tensor__reduce_is_fast(r, 1) ? 1 : 4));
         if (tasks > most) { most = tasks; }
     }
     if (r->pieces > 1) { most = r->kept; }
