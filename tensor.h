@@ -2414,9 +2414,9 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
-//   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed or moved by nn_to (on a GPU: one that it trains; the memory of others stays), or a gradient that
-//      it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an instruction
+//   -> code;  errors OWNER: g was freed, runs (on another thread, or waits for the job that calls this), is of
+//      another context, a tensor it uses was freed or moved by nn_to (on a GPU: one that it trains; the memory
+//      of others stays), or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an instruction
 //      set with other products of it, a step of another graph that changes the same is under way in time
 //      slices, a parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g),
 //      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
@@ -10951,12 +10951,14 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double
 }
 
 // In time slices: rectangles of `rows` rows that take more than `most` multiply-adds in kc steps are cut into
-// shorter ones, of two tiles' columns. To begin a row takes as long as some of these.
+// shorter ones, of two tiles' columns. To begin a row takes as long as some of these, and so does an element
+// of a long row, which comes from memory.
 TENSOR__FN void tensor__gemm_shorten(tensor__gemm_cut_t *cut, const tensor__gemm_t *g, int64_t rows,
                                      int64_t kc, int64_t most, int mr, int nr) {
     int64_t high = (rows - 1) / cut->gm + 1, wide = (g->n - 1) / cut->gn + 1;
+    kc += rows <= mr ? 16 : 0;
     if (cut->per > 1 || (double)high * ((double)wide * (double)kc + 128) <= (double)most) { return; }
-    wide = TENSOR__MIN(wide, (int64_t)2 * nr);
+    wide = TENSOR__MIN(wide, rows <= mr ? (most / (rows * kc) / nr + 2) * nr : (int64_t)2 * nr);
     high = TENSOR__MIN(most / (wide * kc + 128) / mr + 1, high / mr + 1) * mr;
     cut->gm = (rows - 1) / high + 1;
     cut->gn = (g->n - 1) / wide + 1;
@@ -18396,8 +18398,14 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.sums = NULL;
     if (tensor__share_count() > j.job.workers && 1024 * work / (double)g.batch >= (double)(1 << 20)) {
         j.job.cut.per = 1;
-        tensor__dot_in_slices(&j);
-        return;
+        if (g.k > TENSOR__DOT_SHORT) {
+            tensor__dot_in_slices(&j);
+            return;
+        }
+        int64_t steps = (g.k + 31) / 32 * 32;               // short sums: more rows, at most 8 times
+        j.job.cut.gm = (g.m - 1) / (TENSOR__DOT_SHORT / steps * TENSOR__DOT_SHORT_C) + 1;
+        j.job.cut.gn = (g.n - 1) / TENSOR__DOT_SHORT_C + 1;
+        j.job.cut.tasks = j.job.cut.gm * j.job.cut.gn * g.batch;
     }
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
@@ -18780,11 +18788,19 @@ TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
     return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
 }
 
+// Whether a body of f32 divides bit by bit.
+TENSOR__FN int tensor__divides_long(const tensor_call_t *c) {
+    return c->row->id == TENSOR_OP_FMOD || c->row->id == TENSOR_OP_REMAINDER;
+}
+
 // Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
 // functions, no task is long.
 TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
     int sliced = c->thread->time_slice != NULL;
-    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
+    if (compute_class == TENSOR__C_F32 && sliced) {
+        return TENSOR__GRAIN / (tensor__divides_long(c) ? 16 : 2);
+    }
+    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN; }
     if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
     if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
     return TENSOR__GRAIN / (sliced ? 16 : 1);
@@ -22203,11 +22219,14 @@ TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
 typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MOST_PARTS *
                                     (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
 
-// Whether elements, `each` at a time, are reduced in vectors: products and logical ones, and elements that do
-// not lie side by side, take some times as long.
-TENSOR__FN int tensor__reduce_is_fast(const tensor__reduce_t *r, int64_t each) {
+// How many times as long as in vectors an element takes, in the worst case, if steps have `each` of them side
+// by side: products and logical ones some times, lines of columns come from memory, and so do elements that are
+// apart, one by one.
+TENSOR__FN int64_t tensor__reduce_cost(const tensor__reduce_t *r, int64_t each) {
+    if (each > 1) { return 2; }
+    if (r->rs[r->nr - 1] != 1) { return 32; }
     return r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
-           r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
+           r->id != TENSOR_OP_ALL ? 1 : 4;
 }
 
 // Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
@@ -22215,9 +22234,8 @@ TENSOR__FN int tensor__reduce_is_fast(const tensor__reduce_t *r, int64_t each) {
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    int fast = tensor__reduce_is_fast(r, each);
-    int64_t some = fast ? (int64_t)TENSOR__CHUNK : (int64_t)TENSOR__CHUNK / 4;
-    if (!r->time_slice || n * each <= (fast ? 4 : 1) * some) { return; }
+    int64_t cost = tensor__reduce_cost(r, each), some = (int64_t)TENSOR__CHUNK / cost;
+    if (!r->time_slice || n * each <= (cost == 1 ? 2 : 1) * some) { return; }
     int64_t leaves = some / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
@@ -22265,7 +22283,7 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
     if (r->time_slice) {                // a row takes as long as some elements more
-        int64_t tasks = (work + 64 * r->kept) / (TENSOR__CHUNK / (tensor__reduce_is_fast(r, 1) ? 1 : 4));
+        int64_t tasks = (tensor__reduce_cost(r, 1) * work + 192 * r->kept) / TENSOR__CHUNK;
         if (tasks > most) { most = tasks; }
     }
     if (r->pieces > 1) { most = r->kept; }
@@ -24759,6 +24777,7 @@ typedef struct tensor__la_item_t {
 
 enum {
     TENSOR__LA_PART = 1 << 14,          // multiply-adds of a task in a time slice, about
+    TENSOR__LA_LINE = 1 << 12,          // elements of a row that is copied, at a time
     TENSOR__LA_LARGE = 1 << 15          // elements times the smaller side of a matrix in time slices
 };
 
@@ -24796,13 +24815,22 @@ TENSOR__FN TENSOR__NOINLINE void tensor__la_run(tensor__la_item_t *q, int64_t st
     tensor__in_order(q->c->thread, steps * q->cuts, tensor__la_part_task, q);
 }
 
+// The same for a copy of rows, whose steps are stretches of their columns.
+TENSOR__FN void tensor__la_lines(tensor__la_item_t *q, int64_t rows, int64_t cols, tensor__la_fn *run) {
+    tensor__la_run(q, (cols + TENSOR__LA_LINE - 1) / TENSOR__LA_LINE, rows,
+                   tensor__least(cols, TENSOR__LA_LINE), run);
+}
+
 TENSOR__FN void tensor__la_load_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    for (int64_t i = p.first; i < p.end; i++) {
-        tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
-                         x->dims[c]);
+    for (int64_t from = p.step * TENSOR__LA_LINE; p.step < p.steps; p.step++, from += TENSOR__LA_LINE) {
+        int64_t n = tensor__least(x->dims[c] - from, TENSOR__LA_LINE);
+        for (int64_t i = p.first; i < p.end; i++) {
+            int64_t place = i * x->strides[r] + from * x->strides[c];
+            tensor__load_f64(q->matrix + i * x->dims[c] + from, at + place * size, x->dtype, x->strides[c], n);
+        }
     }
 }
 
@@ -24812,7 +24840,7 @@ TENSOR__FN void tensor__la_load(tensor__la_item_t *q, double *to, const tensor_a
     q->operand = x;
     q->matrix = to;
     q->flag = transposed;
-    tensor__la_run(q, 1, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
+    tensor__la_lines(q, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
 }
 
 TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_part_t p) {
@@ -24821,8 +24849,12 @@ TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_par
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    for (int64_t i = p.first; i < p.end; i++) {
-        tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
+    for (int64_t from = p.step * TENSOR__LA_LINE; p.step < p.steps; p.step++, from += TENSOR__LA_LINE) {
+        int64_t n = tensor__least(q->cols - from, TENSOR__LA_LINE);
+        for (int64_t i = p.first; i < p.end; i++) {
+            tensor__store_f64(to + (i * row_stride + from * stride) * size, y->dtype, stride,
+                              q->matrix + i * q->cols + from, n);
+        }
     }
 }
 
@@ -24834,7 +24866,7 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
     q->rows = rows;
     q->cols = cols;
     q->flag = transposed;
-    tensor__la_run(q, 1, rows, cols, tensor__la_store_task);
+    tensor__la_lines(q, rows, cols, tensor__la_store_task);
 }
 
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
@@ -25503,6 +25535,10 @@ TENSOR__FN int tensor__la_iterates(const tensor_call_t *c) {
 // Whether the items come one after the other, each as tasks: those of a batch would be long.
 TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
+    int id = l->c->row->id;
+    if (id == TENSOR_OP_LINALG_SOLVE || id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
+        work += (double)l->m * (double)l->n * (double)TENSOR__WIDE(&l->c->arg[1]);
+    }
     return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
 }
 
@@ -34563,6 +34599,7 @@ TENSOR__FN int64_t tensor__group_share(tensor__group_t *v, int64_t least) {
         const tensor__iter_t *it = &v->member[k].it;
         int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
         work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        if (tensor__divides_long(&v->member[k].unit->c)) { work += 8; }
         doubles |= slow;
     }
     for (v->part = share; v->part > least && v->part * work > 2 * TENSOR__GRAIN;) { v->part /= 2; }

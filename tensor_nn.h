@@ -6097,7 +6097,8 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
 enum {
     NN__PART = 1 << 21,                 // multiply-adds of a task in a time slice, at most
     NN__SHORT = 1 << 18,                // element operations of one, about
-    NN__SCALAR = 1 << 15                // of those that are not done in vectors
+    NN__SCALAR = 1 << 15,               // of those that are not done in vectors
+    NN__ROW = 256                       // those in whose time a row begins
 };
 
 // Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
@@ -7661,7 +7662,7 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     v.k = nn__cpu(c->arg[0].dtype);
     v.n = c->p->layer_norm.columns;
     v.rows = c->arg[4].numel;
-    v.per = nn__per(v.rows, 4 * v.n);
+    v.per = nn__per(v.rows, 4 * v.n + (nn__in_time_slices() ? NN__ROW : 0));
     if (c->arg[0].numel > 0 && !nn__by_pieces(&v, 3, 4 * NN__PIECE, nn__layer_norm_piece)) {
         nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v);
     }
@@ -7760,7 +7761,7 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.n = c->p->layer_norm.columns;
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
-    v.per = nn__per(v.chunks, 32 * v.n);
+    v.per = nn__per(v.chunks, 32 * v.n + (nn__in_time_slices() ? 32 * NN__ROW : 0));
     v.apart = c->p->layer_norm.adds ? (char *)c->scratch + v.chunks * 2 * v.n * (int64_t)v.es : NULL;
     if (c->arg[0].numel == 0) {
         if (c->arg[6].numel) { NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n); }
@@ -7899,7 +7900,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     v->k = nn__cpu(c->arg[0].dtype);
     v->rows = p->groups ? p->groups * p->items : p->channels;
     v->planes = p->groups ? p->channels / p->groups : p->items;
-    v->per = nn__per(v->rows, 6 * v->planes * p->plane);
+    v->per = nn__per(v->rows, v->planes * (6 * p->plane + (nn__in_time_slices() ? NN__ROW : 0)));
     v->sums = (nn__plane_sums_t *)c->scratch;
     v->part = v->sums ? (double *)(void *)(v->sums + 1) : NULL;     // only backward and pieces have it
     if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
@@ -8474,7 +8475,7 @@ TENSOR__FN void nn__direct_shorten(nn__direct_t *v) {
         v->blocks = nn__ceil(v->oh, v->rows);
     }
     int64_t wide = nn__ceil(nn__max(NN__PART / (work + 64 * v->ci), 1), v->k->lanes) * v->k->lanes;
-    if (v->h == 1 && v->oh == 1 && v->uw == 1 && wide < v->ow) {
+    if (v->h == 1 && v->oh == 1 && wide < v->ow) {
         v->wide = wide;
         v->per = 1;
         v->blocks = nn__ceil(v->ow, wide);
@@ -8559,9 +8560,9 @@ TENSOR__FN nn__block_t nn__direct_at(const nn__direct_t *v, int64_t b) {
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, const int64_t channels[2],
                                const nn__block_t *b, float *to) {
     int64_t c = channels[0], lines = v->lines, left = v->pw - b->x0 * v->sw;
-    const int64_t from = nn__max(-left, 0);     // not 0 in an only line alone
-    left += from;
-    const int64_t w = nn__max(nn__min(v->w - from, v->pitch - left), 0);
+    const int64_t from = nn__ceil(nn__max(-left, 0), v->uw);    // not 0 in an only line alone
+    left += from * v->uw;
+    const int64_t w = nn__max(nn__min(v->w - from, nn__ceil(v->pitch - left, v->uw)), 0);
     for (to += c * lines * v->pitch; c < channels[1]; c++, to += lines * v->pitch) {
         NN__DO(v->k, pad)(x + c * v->h * v->w + from, v->h, w, v->uh, v->uw, b->r0 * v->sh - v->ph, lines,
                           left, to, v->pitch);
@@ -10451,8 +10452,9 @@ TENSOR__FN void nn__avg_piece(void *arg, int64_t task, int worker) {
         return;
     }
     if (q.first) { s.sum = 0; }
-    for (int64_t l = q.line; l < q.end; l++) {
-        const int64_t line = nn__window_line(v, &q, l);
+    int64_t line = nn__window_line(v, &q, q.line);
+    for (int64_t l = q.line; l < q.end; l++, line += v->g.in[2]) {
+        if (l > q.line && l % q.high == 0) { line = nn__window_line(v, &q, l); }
         if (q.x0 == q.from[2]) { s.line = 0; }
         for (int64_t i = q.x0; i < q.x1; i += step) {
             s.line += NN__DO(v->k, dot)(x + (line + i) * es, NULL, nn__min(step, q.x1 - i));
@@ -10509,9 +10511,13 @@ TENSOR__FN void nn__max_pool_slices(nn__pool_t *v, int64_t planes) {
 TENSOR__FN int nn__pool_run(nn__pool_t *v, const tensor_call_t *c, int64_t planes, tensor__task_fn piece) {
     const nn__window_t *g = &v->g;
     const int64_t wide = nn__window_most(g, 2);
-    v->state = v->taps > NN__SCALAR ? (nn__window_state_t *)TENSOR__(slice_room)() : NULL;
+    int64_t cost = v->taps + 4;
+    if (nn__in_time_slices() && v->taps > 32) {         // lines in vectors
+        cost = nn__min(cost, v->taps / 4 + 8 * (v->taps / nn__max(wide, 1)) + 4);
+    }
+    v->state = cost > NN__SCALAR ? (nn__window_state_t *)TENSOR__(slice_room)() : NULL;
     if (!v->state) {
-        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2], v->taps + 4);
+        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2], cost);
         nn__pool_blocks(v);
         return TENSOR_OK;
     }
@@ -10632,10 +10638,45 @@ TENSOR__FN void nn__avg_unpool_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// The same outputs of a plane, into all of it.
+TENSOR__FN void nn__avg_unpool_turn(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const nn__window_t *g = &v->g;
+    nn__block_t b, all;
+    (void)worker;
+    all.r0 = all.x0 = 0;
+    all.r1 = g->in[0] * g->in[1];
+    all.x1 = g->in[2];
+    b.r0 = v->round / v->parts * v->lines;
+    b.r1 = nn__min(b.r0 + v->lines, g->out[0] * g->out[1]);
+    b.x0 = v->round % v->parts * v->wide;
+    b.x1 = nn__min(b.x0 + v->wide, g->out[2]);
+    NN__DO(v->k, avg_unpool)(nn__pool_x(v, task), nn__pool_y(v, task), g, &b, &all);
+}
+
+// In time slices, where an element is in so many windows that few elements would be a task: some outputs at a
+// time, in their order.
+TENSOR__FN void nn__avg_unpool_turns(nn__pool_t *v, int64_t planes, int64_t outputs) {
+    const int64_t lines = v->g.out[0] * v->g.out[1], width = v->g.out[2];
+    v->wide = nn__min(outputs, width);
+    v->lines = nn__min(nn__max(outputs / width, 1), lines);
+    v->parts = nn__ceil(width, v->wide);
+    nn__run(nn__ceil(v->x->numel, NN__SCALAR), nn__unpool_clear, v);
+    for (v->round = 0; v->round < nn__ceil(lines, v->lines) * v->parts; v->round++) {
+        nn__run(planes, nn__avg_unpool_turn, v);
+    }
+}
+
 TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
     nn__pool_t v;
     const int64_t planes = nn__pool_begin(&v, c, &c->arg[1], &c->arg[0], NULL);
     const int64_t cost = nn__ceil(v.out * (v.taps + 4), nn__max(v.in, 1)) + 1;
+    const int64_t lines = nn__window_most(&v.g, 0) * nn__window_most(&v.g, 1);
+    const int64_t each = v.taps / 8 + 8 * lines + 8;        // a line in vectors, and its begin
+    if (cost > 64 && each <= NN__SCALAR && nn__in_time_slices()) {
+        nn__avg_unpool_turns(&v, planes, NN__SCALAR / each);
+        return TENSOR_OK;
+    }
     nn__cut(&v.cut, planes, v.g.in[0] * v.g.in[1], v.g.in[2], cost);
     if (v.in) { nn__run(nn__cut_tasks(&v.cut), nn__avg_unpool_task, &v); }
     return TENSOR_OK;
@@ -12551,7 +12592,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         b.t = t;
         b.n = n;
         b.keys = keys;
-        nn__attention_rows(&b, n, 2 * keys, nn__attention_attend_back);
+        nn__attention_rows(&b, n, 2 * keys + v->ev / 8, nn__attention_attend_back);
         nn__attention_sum(v, p, v->g, dv, dv_row, head, t, n, keys, t < first, scratch);
         nn__attention_sum(v, d, v->q, dk, dk_row, head, t, n, keys, t < first, scratch);
         if (apart && (v->causal || t == 0)) {
