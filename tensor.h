@@ -2414,11 +2414,12 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
-//   -> code;  errors OWNER: g was freed, runs (on another thread, or waits for the job that calls this), is of
-//      another context, a tensor it uses was freed or moved by nn_to (on a GPU: one that it trains; the memory
-//      of others stays), or a gradient that it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an instruction
-//      set with other products of it, a step of another graph that changes the same is under way in time
-//      slices, a parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g),
+//   -> code;  errors OWNER: g was freed, runs on another thread (or waits for the job that calls this), is of
+//      another context, a tensor it uses was freed or moved by nn_to (on a GPU: one that it trains; the
+//      memory of others stays), or a gradient that it adds to is gone or another one; UNSUPPORTED: in a
+//      capture, a step with bf16 under an instruction set with other products of it, a step of another graph
+//      that changes the same is under way in time slices, a parameter was frozen since, or unfrozen (on a
+//      GPU, if an optimizer that has it steps in g),
 //      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
 //      since, a scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for
 //      other threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
@@ -10197,7 +10198,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             job.r[4] = p;
             job.r[5] = TENSOR__MIN(p + kc, g->k);
             if (job.shared) {
-                tensor__parallel((job.r[1] - i - 1) / (job.panels * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+                tensor__parallel((job.r[1] - i - 1) / (job.panels * TENSOR__MR) + 1, TENSOR__K(gemm_share),
+                                 &job);
             }
             tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
         }
@@ -22220,8 +22222,8 @@ typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MO
                                     (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
 
 // How many times as long as in vectors an element takes, in the worst case, if steps have `each` of them side
-// by side: products and logical ones some times, lines of columns come from memory, and so do elements that are
-// apart, one by one.
+// by side: products and logical ones some times, lines of columns come from memory, and so do elements that
+// are apart, one by one.
 TENSOR__FN int64_t tensor__reduce_cost(const tensor__reduce_t *r, int64_t each) {
     if (each > 1) { return 2; }
     if (r->rs[r->nr - 1] != 1) { return 32; }
@@ -24828,8 +24830,8 @@ TENSOR__FN void tensor__la_load_task(const tensor__la_item_t *q, tensor__la_part
     for (int64_t from = p.step * TENSOR__LA_LINE; p.step < p.steps; p.step++, from += TENSOR__LA_LINE) {
         int64_t n = tensor__least(x->dims[c] - from, TENSOR__LA_LINE);
         for (int64_t i = p.first; i < p.end; i++) {
-            int64_t place = i * x->strides[r] + from * x->strides[c];
-            tensor__load_f64(q->matrix + i * x->dims[c] + from, at + place * size, x->dtype, x->strides[c], n);
+            const char *here = at + (i * x->strides[r] + from * x->strides[c]) * size;
+            tensor__load_f64(q->matrix + i * x->dims[c] + from, here, x->dtype, x->strides[c], n);
         }
     }
 }

@@ -3617,7 +3617,8 @@ TENSOR__INSIDE
 typedef tensor_window_params_t nn__window_t;
 // Modes of a pool's window: a mean counts the padding, it does not, the windows of an adaptive pool.
 enum { NN_POOL_COUNT_PAD = 0, NN_POOL_NO_COUNT_PAD = 1, NN_POOL_ADAPTIVE = 2 };
-// Windows whose maxima a kernel computes side by side, at most, and the elements of a line that they may read.
+// Windows whose maxima a kernel computes side by side, at most, and the elements of a line that they may
+// read.
 enum { NN__POOL_SIDE = 16, NN__POOL_WIDE = 256 };
 
 // Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
@@ -3914,8 +3915,8 @@ NN__KERNELS_F32(NN__X)
 #undef NN__X
 
 // Sizes of a pass: the place of its kernels (see NN__EACH), elements of a leaf of a sum, windows of max_pool
-// side by side; outputs of a tile, taps of a tile, floats of a vector, rows of gather, which are 0 where there
-// are no NN__KERNELS_F32.
+// side by side; outputs of a tile, taps of a tile, floats of a vector, rows of gather, which are 0 where
+// there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
     int place, leaf, side, mr, kt, lanes, gr;
 } nn__cpu_t;
@@ -10281,8 +10282,8 @@ NN__FRONT(col2im, tensor_columns, a, nn__columns_call(NN__ROW(COL2IM), &a))
 // Rejected: windows as an unfolded copy.
 // ------------------------------------------------------------------------------
 
-// In time slices, windows of more elements than a task may have are read in pieces, one after the other. Means
-// keep what is known of a window after some of them.
+// In time slices, windows of more elements than a task may have are read in pieces, one after the other.
+// Means keep what is known of a window after some of them.
 typedef struct nn__window_state_t {
     double sum, line;                   // of all, and of the last line
 } nn__window_state_t;
@@ -10420,12 +10421,13 @@ TENSOR__FN void nn__max_piece(void *arg, int64_t task, int worker) {
     char *y = nn__pool_y(v, plane) + at * es;
     int32_t *place = nn__pool_place(v, plane) + at, found[NN__POOL_SIDE];
     double here[NN__POOL_SIDE];
-    NN__DO(v->k, max_pool)(x, first ? (void *)y : here, first ? place : found, &g, &b);
+    if (first) {
+        NN__DO(v->k, max_pool)(x, y, place, &g, &b);
+        for (int64_t i = 0; i < b.x1; i++) { place[i] += (int32_t)shift; }
+        return;
+    }
+    NN__DO(v->k, max_pool)(x, here, found, &g, &b);
     for (int64_t i = 0; i < b.x1; i++) {
-        if (first) {
-            place[i] += (int32_t)shift;
-            continue;
-        }
         const double a = nn__value(here, v->y->dtype, i);
         if (a > nn__value(y, v->y->dtype, i) || a != a) {
             memcpy(y + i * es, (const char *)here + i * es, (size_t)es);
