@@ -2414,11 +2414,12 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 // Everything else after the op runs, and the step counts.
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
-//   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed or moved by nn_to (on a GPU: one that it trains; the memory of others stays), or a gradient that
-//      it adds to is gone or another one; UNSUPPORTED: in a capture, a step with bf16 under an instruction
-//      set with other products of it, a step of another graph that changes the same is under way in time
-//      slices, a parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g),
+//   -> code;  errors OWNER: g was freed, runs on another thread (or waits for the job that calls this), is of
+//      another context, a tensor it uses was freed or moved by nn_to (on a GPU: one that it trains; the
+//      memory of others stays), or a gradient that it adds to is gone or another one; UNSUPPORTED: in a
+//      capture, a step with bf16 under an instruction set with other products of it, a step of another graph
+//      that changes the same is under way in time slices, a parameter was frozen since, or unfrozen (on a
+//      GPU, if an optimizer that has it steps in g),
 //      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
 //      since, a scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for
 //      other threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
@@ -10045,12 +10046,12 @@ TENSOR__FN void TENSOR__K(gemm_task)(void *arg, int64_t task, int worker) {
     }
 }
 
-// 8 panels of the A that all threads read: all of them pack it once, into the panels of worker 0
+// Some panels of the A that all threads read: all of them pack it once, into the panels of worker 0
 TENSOR__FN void TENSOR__K(gemm_share)(void *arg, int64_t task, int worker) {
     const tensor__gemm_job_t *job = (const tensor__gemm_job_t *)arg;
     const tensor__gemm_t *g = job->g;
-    int64_t at = task * 8 * TENSOR__MR, i = job->r[0] + at, lda = tensor__gemm_chunk(g->k) + 16;
-    int64_t rows = TENSOR__MIN(job->r[1] - i, (int64_t)8 * TENSOR__MR);
+    int64_t most = job->panels * TENSOR__MR, at = task * most, i = job->r[0] + at;
+    int64_t rows = TENSOR__MIN(job->r[1] - i, most), lda = tensor__gemm_chunk(g->k) + 16;
     const float *a = (const float *)g->a + (g->aoff ? g->aoff[0] : 0) + i * g->ars + job->r[4] * g->acs;
     (void)worker;
     TENSOR__K(gemm_pack_a)(job->r[5] - job->r[4], rows, 0, TENSOR__MR, a, g->ars, g->acs,
@@ -10225,15 +10226,23 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
         return;
     }
     job.cut = tensor__gemm_cut(g, tensor__share_count(), TENSOR__MR, TENSOR__NR);
+    int in_slices = job.cut.tasks > 1 && tensor__share_count() > job.workers;
 
-    // threads that would each pack A pack it together, one block at a time
+    // threads that would each pack A pack it together, one block at a time; in time slices, where tasks are
+    // as wide as C, each packs its own rows
     job.shared = job.cut.tasks > 1 && g->batch == 1 && !TENSOR__K(gemm_is_dot)(g)
-        && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g);
+        && !TENSOR__K(gemm_a_here)(g) && !TENSOR__K(gemm_b_here)(g)
+        && !(in_slices && g->n <= 2 * TENSOR__NR);
     int64_t kc = job.shared ? tensor__gemm_chunk(g->k) : g->k;
     int64_t mc = (g->m - 1) / TENSOR__GEMM_MC + 1;  // equal blocks of whole panels
     mc = job.shared ? ((g->m - 1) / mc / TENSOR__MR + 1) * TENSOR__MR : g->m;
-    if (job.cut.tasks > 1 && tensor__share_count() > job.workers) {     // in time slices: short tasks
+    job.panels = 8;
+    if (in_slices) {                    // short tasks; of blocks, so many as a block takes, not all of C
         kc = TENSOR__K(gemm_is_dot)(g) ? (int64_t)TENSOR__GEMM_KD : TENSOR__K(gemm_short)(g);
+        if (job.shared) {
+            job.cut.gm = job.cut.gn = job.cut.tasks = 1;
+            job.panels = 8 * TENSOR__MIN(1 + TENSOR__GEMM_KC / kc, 8);
+        }
         tensor__gemm_shorten(&job.cut, g, mc, TENSOR__MIN(kc, g->k), (int64_t)V_N << 16, TENSOR__MR,
                              TENSOR__NR);
     }
@@ -10244,7 +10253,8 @@ TENSOR__FN TENSOR__NOINLINE void TENSOR__K(gemm_in_parts)(tensor__gemm_t *g) {
             job.r[4] = p;
             job.r[5] = TENSOR__MIN(p + kc, g->k);
             if (job.shared) {
-                tensor__parallel((job.r[1] - i - 1) / (8 * TENSOR__MR) + 1, TENSOR__K(gemm_share), &job);
+                tensor__parallel((job.r[1] - i - 1) / (job.panels * TENSOR__MR) + 1, TENSOR__K(gemm_share),
+                                 &job);
             }
             tensor__parallel(job.cut.tasks, TENSOR__K(gemm_task), &job);
         }
@@ -10998,12 +11008,14 @@ TENSOR__FN void tensor__gemm_pack_f64(int64_t k, int64_t w, int nr, const double
 }
 
 // In time slices: rectangles of `rows` rows that take more than `most` multiply-adds in kc steps are cut into
-// shorter ones, of two tiles' columns. To begin a row takes as long as some of these.
+// shorter ones, of two tiles' columns. To begin a row takes as long as some of these, and so does an element
+// of a long row, which comes from memory.
 TENSOR__FN void tensor__gemm_shorten(tensor__gemm_cut_t *cut, const tensor__gemm_t *g, int64_t rows,
                                      int64_t kc, int64_t most, int mr, int nr) {
     int64_t high = (rows - 1) / cut->gm + 1, wide = (g->n - 1) / cut->gn + 1;
+    kc += rows <= mr ? 16 : 0;
     if (cut->per > 1 || (double)high * ((double)wide * (double)kc + 128) <= (double)most) { return; }
-    wide = TENSOR__MIN(wide, (int64_t)2 * nr);
+    wide = TENSOR__MIN(wide, rows <= mr ? (most / (rows * kc) / nr + 2) * nr : (int64_t)2 * nr);
     high = TENSOR__MIN(most / (wide * kc + 128) / mr + 1, high / mr + 1) * mr;
     cut->gm = (rows - 1) / high + 1;
     cut->gn = (g->n - 1) / wide + 1;
@@ -11017,6 +11029,7 @@ typedef struct {
     int64_t parts, joined;      // of a split sum: its parts; elements of C that a task adds up
     int64_t piece, pieces;      // of such a part, in time slices
     int64_t rows;               // of C in a piece made of dot products
+    int64_t panels;             // of A that a task packs for all threads
     int64_t r[6];               // rows, columns (unused) and steps of k of the current task
     int shared;                 // panels of A are ready, see gemm_share; not of f64
     void (*tile)(int64_t k, int64_t rows, const double *a, int64_t ars, int64_t acs, const double *b,
@@ -18633,8 +18646,14 @@ TENSOR__FN void tensor__gemm_bf16(const tensor__gemm_t *call) {
     j.sums = NULL;
     if (tensor__share_count() > j.job.workers && 1024 * work / (double)g.batch >= (double)(1 << 20)) {
         j.job.cut.per = 1;
-        tensor__dot_in_slices(&j);
-        return;
+        if (g.k > TENSOR__DOT_SHORT) {
+            tensor__dot_in_slices(&j);
+            return;
+        }
+        int64_t steps = (g.k + 31) / 32 * 32;               // short sums: more rows, at most 8 times
+        j.job.cut.gm = (g.m - 1) / (TENSOR__DOT_SHORT / steps * TENSOR__DOT_SHORT_C) + 1;
+        j.job.cut.gn = (g.n - 1) / TENSOR__DOT_SHORT_C + 1;
+        j.job.cut.tasks = j.job.cut.gm * j.job.cut.gn * g.batch;
     }
     tensor__parallel(j.job.cut.tasks, tensor__dot_task, &j);
 }
@@ -19017,11 +19036,19 @@ TENSOR__FN int tensor__is_rare(const tensor_call_t *c) {
     return !tensor__point(c->row)->forward[TENSOR__ISA(c->thread)->place];
 }
 
+// Whether a body of f32 divides bit by bit.
+TENSOR__FN int tensor__divides_long(const tensor_call_t *c) {
+    return c->row->id == TENSOR_OP_FMOD || c->row->id == TENSOR_OP_REMAINDER;
+}
+
 // Elements of a task of a call of one of the pointwise families, whole blocks: in time slices, and of rare
 // functions, no task is long.
 TENSOR__FN int64_t tensor__pointwise_grain(const tensor_call_t *c, int compute_class) {
     int sliced = c->thread->time_slice != NULL;
-    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN / (sliced ? 2 : 1); }
+    if (compute_class == TENSOR__C_F32 && sliced) {
+        return TENSOR__GRAIN / (tensor__divides_long(c) ? 16 : 2);
+    }
+    if (compute_class == TENSOR__C_F32) { return TENSOR__GRAIN; }
     if (compute_class == TENSOR__C_I64) { return TENSOR__GRAIN / (sliced ? 8 : 1); }
     if (tensor__is_rare(c)) { return TENSOR__GRAIN / (sliced ? 64 : 16); }
     return TENSOR__GRAIN / (sliced ? 16 : 1);
@@ -22440,16 +22467,23 @@ TENSOR__INLINE int64_t tensor__chunk_of(int64_t reduced) {
 typedef char tensor__parts_are_kept[(int)TENSOR__PARTS_AT_ONCE * (int)TENSOR__MOST_PARTS *
                                     (int)sizeof(tensor__acc_t) <= (int)TENSOR__KEPT ? 1 : -1];
 
+// How many times as long as in vectors an element takes, in the worst case, if steps have `each` of them side
+// by side: products and logical ones some times, lines of columns come from memory, and so do elements that
+// are apart, one by one.
+TENSOR__FN int64_t tensor__reduce_cost(const tensor__reduce_t *r, int64_t each) {
+    if (each > 1) { return 2; }
+    if (r->rs[r->nr - 1] != 1) { return 32; }
+    return r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
+           r->id != TENSOR_OP_ALL ? 1 : 4;
+}
+
 // Cuts what a task reduces, n steps of `each` elements, into pieces of whole leaves of steps, if the call is
 // done in time slices and the task is long.
 TENSOR__FN void tensor__reduce_cut(tensor__reduce_t *r, int64_t n, int64_t each, int64_t leaf) {
     r->piece = n;
     r->pieces = 1;
-    // products and logical ones, and elements that do not lie side by side, take some times as long
-    int fast = r->compute_class == TENSOR__C_F32 && r->id != TENSOR_OP_PROD && r->id != TENSOR_OP_ANY &&
-               r->id != TENSOR_OP_ALL && (each > 1 || r->rs[r->nr - 1] == 1);
-    int64_t some = fast ? (int64_t)TENSOR__CHUNK : (int64_t)TENSOR__CHUNK / 4;
-    if (!r->time_slice || n * each <= (fast ? 4 : 1) * some) { return; }
+    int64_t cost = tensor__reduce_cost(r, each), some = (int64_t)TENSOR__CHUNK / cost;
+    if (!r->time_slice || n * each <= (cost == 1 ? 2 : 1) * some) { return; }
     int64_t leaves = some / (each * leaf);
     r->piece = leaves > 1 ? leaves * leaf : leaf;
     r->pieces = (n + r->piece - 1) / r->piece;
@@ -22497,7 +22531,7 @@ TENSOR__FN void tensor__reduce_all_rows(tensor__reduce_t *r) {
     tensor__reduce_cut(r, r->reduced, 1, TENSOR__LEAF);
     if (work < 2 * TENSOR__GRAIN) { most = 1; }
     if (r->time_slice) {                // a row takes as long as some elements more
-        int64_t tasks = (work + 32 * r->kept) / TENSOR__CHUNK;
+        int64_t tasks = (tensor__reduce_cost(r, 1) * work + 192 * r->kept) / TENSOR__CHUNK;
         if (tasks > most) { most = tasks; }
     }
     if (r->pieces > 1) { most = r->kept; }
@@ -24991,6 +25025,7 @@ typedef struct tensor__la_item_t {
 
 enum {
     TENSOR__LA_PART = 1 << 14,          // multiply-adds of a task in a time slice, about
+    TENSOR__LA_LINE = 1 << 12,          // elements of a row that is copied, at a time
     TENSOR__LA_LARGE = 1 << 15          // elements times the smaller side of a matrix in time slices
 };
 
@@ -25028,13 +25063,22 @@ TENSOR__FN TENSOR__NOINLINE void tensor__la_run(tensor__la_item_t *q, int64_t st
     tensor__in_order(q->c->thread, steps * q->cuts, tensor__la_part_task, q);
 }
 
+// The same for a copy of rows, whose steps are stretches of their columns.
+TENSOR__FN void tensor__la_lines(tensor__la_item_t *q, int64_t rows, int64_t cols, tensor__la_fn *run) {
+    tensor__la_run(q, (cols + TENSOR__LA_LINE - 1) / TENSOR__LA_LINE, rows,
+                   tensor__least(cols, TENSOR__LA_LINE), run);
+}
+
 TENSOR__FN void tensor__la_load_task(const tensor__la_item_t *q, tensor__la_part_t p) {
     const tensor_arg_t *x = q->operand;
     int d = x->ndim - 2, r = d + q->flag, c = d + 1 - q->flag, size = tensor__sizes[x->dtype];
     const char *at = (const char *)x->data + tensor__offset_of(q->item, x->dims, x->strides, d) * size;
-    for (int64_t i = p.first; i < p.end; i++) {
-        tensor__load_f64(q->matrix + i * x->dims[c], at + i * x->strides[r] * size, x->dtype, x->strides[c],
-                         x->dims[c]);
+    for (int64_t from = p.step * TENSOR__LA_LINE; p.step < p.steps; p.step++, from += TENSOR__LA_LINE) {
+        int64_t n = tensor__least(x->dims[c] - from, TENSOR__LA_LINE);
+        for (int64_t i = p.first; i < p.end; i++) {
+            const char *here = at + (i * x->strides[r] + from * x->strides[c]) * size;
+            tensor__load_f64(q->matrix + i * x->dims[c] + from, here, x->dtype, x->strides[c], n);
+        }
     }
 }
 
@@ -25044,7 +25088,7 @@ TENSOR__FN void tensor__la_load(tensor__la_item_t *q, double *to, const tensor_a
     q->operand = x;
     q->matrix = to;
     q->flag = transposed;
-    tensor__la_run(q, 1, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
+    tensor__la_lines(q, x->dims[d + transposed], x->dims[d + 1 - transposed], tensor__la_load_task);
 }
 
 TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_part_t p) {
@@ -25053,8 +25097,12 @@ TENSOR__FN void tensor__la_store_task(const tensor__la_item_t *q, tensor__la_par
     char *to = (char *)y->data + q->item * q->rows * q->cols * size;
     int64_t row_stride = q->flag ? 1 : q->cols;
     int64_t stride = q->flag ? q->rows : 1;
-    for (int64_t i = p.first; i < p.end; i++) {
-        tensor__store_f64(to + i * row_stride * size, y->dtype, stride, q->matrix + i * q->cols, q->cols);
+    for (int64_t from = p.step * TENSOR__LA_LINE; p.step < p.steps; p.step++, from += TENSOR__LA_LINE) {
+        int64_t n = tensor__least(q->cols - from, TENSOR__LA_LINE);
+        for (int64_t i = p.first; i < p.end; i++) {
+            tensor__store_f64(to + (i * row_stride + from * stride) * size, y->dtype, stride,
+                              q->matrix + i * q->cols + from, n);
+        }
     }
 }
 
@@ -25066,7 +25114,7 @@ TENSOR__FN void tensor__la_store(tensor__la_item_t *q, const tensor_arg_t *y, do
     q->rows = rows;
     q->cols = cols;
     q->flag = transposed;
-    tensor__la_run(q, 1, rows, cols, tensor__la_store_task);
+    tensor__la_lines(q, rows, cols, tensor__la_store_task);
 }
 
 // LU with partial pivoting, column by column and row by row (Golub & Van Loan 3.4).
@@ -25735,6 +25783,10 @@ TENSOR__FN int tensor__la_iterates(const tensor_call_t *c) {
 // Whether the items come one after the other, each as tasks: those of a batch would be long.
 TENSOR__FN int tensor__la_apart(const tensor__la_t *l) {
     double work = (double)l->m * (double)l->n * (double)l->k * (tensor__la_iterates(l->c) ? 32 : 1);
+    int id = l->c->row->id;
+    if (id == TENSOR_OP_LINALG_SOLVE || id == TENSOR_OP_LINALG_SOLVE_TRIANGULAR) {
+        work += (double)l->m * (double)l->n * (double)TENSOR__WIDE(&l->c->arg[1]);
+    }
     return l->c->thread->time_slice && work > (double)TENSOR__LA_LARGE;
 }
 
@@ -34854,6 +34906,7 @@ TENSOR__FN int64_t tensor__group_share(tensor__group_t *v, int64_t least) {
         const tensor__iter_t *it = &v->member[k].it;
         int slow = !v->member[k].reduce && it->compute_class != TENSOR__C_F32;
         work += slow ? 8 * TENSOR__GRAIN / it->grain : 1;
+        if (tensor__divides_long(&v->member[k].unit->c)) { work += 8; }
         doubles |= slow;
     }
     for (v->part = share; v->part > least && v->part * work > 2 * TENSOR__GRAIN;) { v->part /= 2; }

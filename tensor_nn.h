@@ -3632,6 +3632,9 @@ TENSOR__INSIDE
 typedef tensor_window_params_t nn__window_t;
 // Modes of a pool's window: a mean counts the padding, it does not, the windows of an adaptive pool.
 enum { NN_POOL_COUNT_PAD = 0, NN_POOL_NO_COUNT_PAD = 1, NN_POOL_ADAPTIVE = 2 };
+// Windows whose maxima a kernel computes side by side, at most, and the elements of a line that they may
+// read.
+enum { NN__POOL_SIDE = 16, NN__POOL_WIDE = 256 };
 
 // Kinds of recurrent nets. The gates kept for backward: LSTM i f g o; GRU r z n, and h's share of n.
 enum { NN_TANH_NET, NN_RELU_NET, NN_LSTM_NET, NN_GRU_NET };
@@ -3926,10 +3929,11 @@ NN__KERNELS(NN__X)
 NN__KERNELS_F32(NN__X)
 #undef NN__X
 
-// Sizes of a pass: the place of its kernels (see NN__EACH), elements of a leaf of a sum; outputs of a tile,
-// taps of a tile, floats of a vector, rows of gather, which are 0 where there are no NN__KERNELS_F32.
+// Sizes of a pass: the place of its kernels (see NN__EACH), elements of a leaf of a sum, windows of max_pool
+// side by side; outputs of a tile, taps of a tile, floats of a vector, rows of gather, which are 0 where
+// there are no NN__KERNELS_F32.
 typedef struct nn__cpu_t {
-    int place, leaf, mr, kt, lanes, gr;
+    int place, leaf, side, mr, kt, lanes, gr;
 } nn__cpu_t;
 
 // ------------------------------------------------------------------------------
@@ -4947,10 +4951,11 @@ TENSOR__INLINE void NN__K(max_window)(const NN__R *x, const nn__window_t *g, con
     *place = at < 0 ? 0 : (int32_t)at;   // no element inside: a dilation larger than the image
 }
 
+#undef NN__SIDE
+#define NN__SIDE 1                      // windows whose maxima are computed side by side
 #if TENSOR_NN__PASS > 0 && TENSOR_NN__PASS < 6
-#undef NN__LONGEST
-#define NN__LONGEST 256
-
+#undef NN__SIDE
+#define NN__SIDE V_N
 // What few vectors of windows need, those at the edges of an image, is a function of its own. Copies the
 // numbers left .. right of a segment; length: there are so many, and the others become -inf (0: they are).
 TENSOR__FN TENSOR__NOINLINE void NN__K(max_segment)(const float *x, int64_t left, int64_t right,
@@ -4983,7 +4988,7 @@ TENSOR__FN TENSOR__NOINLINE void NN__K(max_put)(float *y, int32_t *place, int64_
 // beyond n.
 TENSOR__INLINE void NN__K(max_lanes)(const int two, const float *x, const nn__window_t *g, const int64_t *o,
                                      V_I step, int64_t n, int64_t room, float *y, int32_t *place) {
-    float copy[NN__LONGEST];
+    float copy[NN__POOL_WIDE];
     int64_t depth = 1, height = 2, kw = 2, dw = 1, sw = 2, pad = 0;
     if (!two) {
         depth = g->kernel[0];
@@ -5069,7 +5074,7 @@ NN__KERNEL void NN__K(max_pool)(const void *x, void *y, int32_t *place, const nn
     int32_t steps[V_N];
     int two = g->mode != NN_POOL_ADAPTIVE && g->kernel[0] == 1 && g->stride[0] == 1 && g->pad[0] == 0;
     int lanes = g->mode != NN_POOL_ADAPTIVE &&
-                (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * V_N <= NN__LONGEST;
+                (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * V_N <= NN__POOL_WIDE;
     for (int d = 0; d < V_N; d++) { steps[d] = (int32_t)(d * g->stride[2]); }
     V_I step;
     step = VI_LOAD(steps);
@@ -5764,10 +5769,10 @@ NN__KERNEL double NN__K(squares)(const void *px, int64_t n) {
 // ------------------------------------------------------------------------------
 
 #if TENSOR_NN__PASS < 6
-TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), (int)NN__LEAF, NN__MR, NN__KT,
-                                      V_N, NN__GR};
+TENSOR__TABLE nn__cpu_t NN__K(cpu) = {2 + TENSOR__PLACE_OF(TENSOR_NN__PASS), (int)NN__LEAF, NN__SIDE, NN__MR,
+                                      NN__KT, V_N, NN__GR};
 #else
-static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, 0, 0, 0, 0};
+static const nn__cpu_t NN__K(cpu) = {TENSOR_NN__PASS - 6, (int)NN__LEAF, NN__SIDE, 0, 0, 0, 0};
 #endif
 
 #undef NN__LOAD
@@ -6108,7 +6113,8 @@ TENSOR__FN char *nn__after_plan(const tensor_call_t *c, size_t plan) {
 enum {
     NN__PART = 1 << 21,                 // multiply-adds of a task in a time slice, at most
     NN__SHORT = 1 << 18,                // element operations of one, about
-    NN__SCALAR = 1 << 15                // of those that are not done in vectors
+    NN__SCALAR = 1 << 15,               // of those that are not done in vectors
+    NN__ROW = 256                       // those in whose time a row begins
 };
 
 // Whether the calling kernel is done in time slices (tensor_graph_resume), for which its tasks are short.
@@ -6142,6 +6148,15 @@ TENSOR__FN void nn__cut(nn__cut_t *u, int64_t planes, int64_t lines, int64_t wid
     u->wide = some < width ? nn__max(1, some) : width;
     u->parts = nn__max(1, nn__ceil(width, nn__max(u->wide, 1)));
     u->blocks = nn__max(1, nn__ceil(lines, u->rows)) * u->parts;
+}
+
+// Blocks that are narrower than a line become a multiple of so many elements wide.
+TENSOR__FN void nn__cut_whole(nn__cut_t *u, int64_t n) {
+    if (u->wide == u->width) { return; }
+    const int64_t high = u->blocks / u->parts;
+    u->wide = nn__min(nn__max(u->wide / n, 1) * n, u->width);
+    u->parts = nn__ceil(u->width, u->wide);
+    u->blocks = high * u->parts;
 }
 
 TENSOR__FN int64_t nn__cut_tasks(const nn__cut_t *u) { return nn__ceil(u->planes, u->per) * u->blocks; }
@@ -7663,7 +7678,7 @@ TENSOR__FN int nn__cpu_layer_norm(tensor_call_t *c) {
     v.k = nn__cpu(c->arg[0].dtype);
     v.n = c->p->layer_norm.columns;
     v.rows = c->arg[4].numel;
-    v.per = nn__per(v.rows, 4 * v.n);
+    v.per = nn__per(v.rows, 4 * v.n + (nn__in_time_slices() ? NN__ROW : 0));
     if (c->arg[0].numel > 0 && !nn__by_pieces(&v, 3, 4 * NN__PIECE, nn__layer_norm_piece)) {
         nn__run(nn__ceil(v.rows, v.per), nn__layer_norm_task, &v);
     }
@@ -7762,7 +7777,7 @@ TENSOR__FN int nn__cpu_layer_norm_back(tensor_call_t *c) {
     v.n = c->p->layer_norm.columns;
     v.rows = c->arg[2].numel;
     v.chunks = nn__norm_chunks(v.rows, v.n);
-    v.per = nn__per(v.chunks, 32 * v.n);
+    v.per = nn__per(v.chunks, 32 * v.n + (nn__in_time_slices() ? 32 * NN__ROW : 0));
     v.apart = c->p->layer_norm.adds ? (char *)c->scratch + v.chunks * 2 * v.n * (int64_t)v.es : NULL;
     if (c->arg[0].numel == 0) {
         if (c->arg[6].numel) { NN__DO(v.k, fill)(c->scratch, 0, 2 * v.n); }
@@ -7901,7 +7916,7 @@ TENSOR__FN void nn__plane_norm_run(nn__plane_norm_t *v, const tensor_call_t *c) 
     v->k = nn__cpu(c->arg[0].dtype);
     v->rows = p->groups ? p->groups * p->items : p->channels;
     v->planes = p->groups ? p->channels / p->groups : p->items;
-    v->per = nn__per(v->rows, 6 * v->planes * p->plane);
+    v->per = nn__per(v->rows, v->planes * (6 * p->plane + (nn__in_time_slices() ? NN__ROW : 0)));
     v->sums = (nn__plane_sums_t *)c->scratch;
     v->part = v->sums ? (double *)(void *)(v->sums + 1) : NULL;     // only backward and pieces have it
     if (!nn__in_time_slices() || p->plane < NN__PLANE_LONG || v->planes * p->plane < NN__STATISTIC_LONG) {
@@ -8478,7 +8493,7 @@ TENSOR__FN void nn__direct_shorten(nn__direct_t *v) {
         v->blocks = nn__ceil(v->oh, v->rows);
     }
     int64_t wide = nn__ceil(nn__max(NN__PART / (work + 64 * v->ci), 1), v->k->lanes) * v->k->lanes;
-    if (v->h == 1 && v->oh == 1 && v->uw == 1 && wide < v->ow) {
+    if (v->h == 1 && v->oh == 1 && wide < v->ow) {
         v->wide = wide;
         v->per = 1;
         v->blocks = nn__ceil(v->ow, wide);
@@ -8563,9 +8578,9 @@ TENSOR__FN nn__block_t nn__direct_at(const nn__direct_t *v, int64_t b) {
 TENSOR__FN void nn__direct_pad(const nn__direct_t *v, const float *x, const int64_t channels[2],
                                const nn__block_t *b, float *to) {
     int64_t c = channels[0], lines = v->lines, left = v->pw - b->x0 * v->sw;
-    const int64_t from = nn__max(-left, 0);     // not 0 in an only line alone
-    left += from;
-    const int64_t w = nn__max(nn__min(v->w - from, v->pitch - left), 0);
+    const int64_t from = nn__ceil(nn__max(-left, 0), v->uw);    // not 0 in an only line alone
+    left += from * v->uw;
+    const int64_t w = nn__max(nn__min(v->w - from, nn__ceil(v->pitch - left, v->uw)), 0);
     for (to += c * lines * v->pitch; c < channels[1]; c++, to += lines * v->pitch) {
         NN__DO(v->k, pad)(x + c * v->h * v->w + from, v->h, w, v->uh, v->uw, b->r0 * v->sh - v->ph, lines,
                           left, to, v->pitch);
@@ -10284,11 +10299,10 @@ NN__FRONT(col2im, tensor_columns, a, nn__columns_call(NN__ROW(COL2IM), &a))
 // Rejected: windows as an unfolded copy.
 // ------------------------------------------------------------------------------
 
-// In time slices, windows of more elements than a task may have are read in pieces, one after the other, with
-// what is known of a window after some of them.
+// In time slices, windows of more elements than a task may have are read in pieces, one after the other.
+// Means keep what is known of a window after some of them.
 typedef struct nn__window_state_t {
-    double best, sum, line;             // the largest; the sum, and that of the last line
-    int64_t at;                         // where the largest is
+    double sum, line;                   // of all, and of the last line
 } nn__window_state_t;
 
 typedef struct nn__pool_t {
@@ -10299,6 +10313,7 @@ typedef struct nn__pool_t {
     int64_t in, out;                // elements of an input and an output plane
     int64_t taps;                   // elements of a window
     int64_t pieces, parts, lines, wide;     // in time slices: of a window, of a line, and the size of a piece
+    int64_t side, band[3], at[3];           // of maxima: windows of a task, size and first place of a piece
     int64_t planes, per, round;     // of a gradient of maxima: planes, those of a task, the piece of each
     nn__window_state_t *state;
     void (*block)(const struct nn__pool_t *v, int64_t i, const nn__block_t *b);     // of outputs of plane i
@@ -10385,31 +10400,57 @@ TENSOR__FN int64_t nn__window_line(const nn__pool_t *v, const nn__window_piece_t
     return (z * g->in[1] + q->from[1] + line % q->high * g->dilation[1]) * g->in[2];
 }
 
+// A piece of the windows of some outputs side by side, to which the kernel is given as windows of their own.
+// What it finds stands in the result, until a later piece has something larger.
 TENSOR__FN void nn__max_piece(void *arg, int64_t task, int worker) {
     const nn__pool_t *v = (const nn__pool_t *)arg;
-    const nn__window_piece_t q = nn__window_piece(v, task);
-    const char *x = nn__pool_x(v, q.plane);
-    char *y = nn__pool_y(v, q.plane) + q.o * (int64_t)nn__es(v->y->dtype);
-    nn__window_state_t s = *v->state;
+    const int64_t *out = v->g.out, groups = nn__ceil(out[2], v->side), line = task / groups;
+    const int64_t es = (int64_t)nn__es(v->y->dtype), plane = line / out[1] / out[0];
+    int64_t o[3], shift = 0;            // shift: of a single window, which begins with the piece
     (void)worker;
-    if (q.first) {
-        s.best = -INFINITY;
-        s.at = -1;
+    o[0] = line / out[1] % out[0];
+    o[1] = line % out[1];
+    o[2] = task % groups * v->side;
+
+    nn__block_t b = {0, 1, 0, nn__min(v->side, out[2] - o[2])};
+    nn__window_t g = v->g;
+    int first = 1, empty = 0;
+    g.mode = NN_POOL_COUNT_PAD;         // the piece is where it is, whatever the windows are
+    g.out[0] = g.out[1] = 1;
+    g.out[2] = b.x1;
+    g.pad[2] -= o[2] * g.stride[2];
+    for (int d = 0; d < 3 && v->band[d]; d++) {
+        int64_t from, to;
+        (void)nn__window_at(&v->g, d, o[d], &from, &to);
+        to = nn__ceil(nn__max(to - from, 0), g.dilation[d]);
+        if (v->at[d] > 0 && v->at[d] >= to) { return; }         // this window is smaller than others
+        first &= v->at[d] == 0;
+        empty |= to == 0;
+        g.kernel[d] = nn__min(v->band[d], to - v->at[d]);
+        from += v->at[d] * g.dilation[d];
+        shift = shift * g.in[d] + from;
+        g.pad[d] = v->side > 1 ? -from : 0;
     }
-    for (int64_t l = q.line; l < q.end; l++) {
-        const int64_t line = nn__window_line(v, &q, l);
-        for (int64_t i = line + q.x0; i < line + q.x1; i += v->g.dilation[2]) {
-            const double here = nn__value(x, v->x->dtype, i);
-            if (here > s.best || here != here || s.at < 0) {
-                s.best = here;
-                s.at = i;
-            }
+    if (v->side > 1 || empty) { shift = 0; }
+
+    const int64_t at = (o[0] * out[1] + o[1]) * out[2] + o[2];
+    const char *x = nn__pool_x(v, plane) + shift * es;
+    char *y = nn__pool_y(v, plane) + at * es;
+    int32_t *place = nn__pool_place(v, plane) + at, found[NN__POOL_SIDE];
+    double here[NN__POOL_SIDE];
+    if (first) {
+        NN__DO(v->k, max_pool)(x, y, place, &g, &b);
+        for (int64_t i = 0; i < b.x1; i++) { place[i] += (int32_t)shift; }
+        return;
+    }
+    NN__DO(v->k, max_pool)(x, here, found, &g, &b);
+    for (int64_t i = 0; i < b.x1; i++) {
+        const double a = nn__value(here, v->y->dtype, i);
+        if (a > nn__value(y, v->y->dtype, i) || a != a) {
+            memcpy(y + i * es, (const char *)here + i * es, (size_t)es);
+            place[i] = found[i] + (int32_t)shift;
         }
     }
-    *v->state = s;
-    if (!q.last) { return; }
-    nn__pool_place(v, q.plane)[q.o] = (int32_t)nn__max(s.at, 0);
-    nn__store(y, v->y->dtype, 0, s.best);
 }
 
 // Sums as the kernel makes them, whose lines are sums of leaves.
@@ -10430,8 +10471,9 @@ TENSOR__FN void nn__avg_piece(void *arg, int64_t task, int worker) {
         return;
     }
     if (q.first) { s.sum = 0; }
-    for (int64_t l = q.line; l < q.end; l++) {
-        const int64_t line = nn__window_line(v, &q, l);
+    int64_t line = nn__window_line(v, &q, q.line);
+    for (int64_t l = q.line; l < q.end; l++, line += v->g.in[2]) {
+        if (l > q.line && l % q.high == 0) { line = nn__window_line(v, &q, l); }
         if (q.x0 == q.from[2]) { s.line = 0; }
         for (int64_t i = q.x0; i < q.x1; i += step) {
             s.line += NN__DO(v->k, dot)(x + (line + i) * es, NULL, nn__min(step, q.x1 - i));
@@ -10445,14 +10487,57 @@ TENSOR__FN void nn__avg_piece(void *arg, int64_t task, int worker) {
     nn__store(nn__pool_y(v, q.plane), v->y->dtype, q.o, s.sum);
 }
 
-// Runs the tasks of a pool: blocks of outputs, or the pieces of long windows.
+// Runs tasks of blocks of outputs.
+TENSOR__FN void nn__pool_blocks(nn__pool_t *v) {
+    if (v->out) { nn__run(nn__cut_tasks(&v->cut), nn__pool_task, v); }
+}
+
+// Maxima in time slices: blocks of outputs, or the pieces of long windows, which begin with the first ones of
+// all. The kernel takes some windows side by side, if they are not too wide.
+TENSOR__FN void nn__max_pool_slices(nn__pool_t *v, int64_t planes) {
+    const nn__window_t *g = &v->g;
+    int64_t most[3], some = NN__SCALAR / 4;         // some: elements of a window in a piece
+    const int apart = g->mode == NN_POOL_ADAPTIVE ||
+                      (g->kernel[2] - 1) * g->dilation[2] + g->stride[2] * v->k->side > NN__POOL_WIDE;
+    v->side = apart ? 1 : v->k->side;
+    if (v->side > 1) { some = g->stride[2] > 2 ? NN__SCALAR / 16 : NN__SCALAR / 2; }
+    if (v->taps <= some) {
+        const int64_t begin = v->side > 1 ? 32 : 4;         // elements in whose time a window begins
+        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2],
+                nn__ceil((v->taps + begin) * (NN__SCALAR / some), v->side));
+        nn__cut_whole(&v->cut, v->side);
+        nn__pool_blocks(v);
+        return;
+    }
+
+    for (int d = 0; d < 3; d++) { most[d] = nn__max(nn__window_most(g, d), 1); }
+    for (int d = 2; d >= 0; d--) {
+        v->band[d] = nn__max(nn__min(some, most[d]), 1);
+        some /= v->band[d];
+    }
+    if (v->side > 1) { v->band[2] = 0; }            // whole lines
+    const int64_t tasks = planes * g->out[0] * g->out[1] * nn__ceil(g->out[2], v->side);
+    for (v->at[0] = 0; v->at[0] < most[0]; v->at[0] += v->band[0]) {
+        for (v->at[1] = 0; v->at[1] < most[1]; v->at[1] += v->band[1]) {
+            for (v->at[2] = 0; v->at[2] < most[2]; v->at[2] += v->band[2] ? v->band[2] : most[2]) {
+                nn__run(tasks, nn__max_piece, v);
+            }
+        }
+    }
+}
+
+// Runs the tasks of means: blocks of outputs, or the pieces of long windows.
 TENSOR__FN int nn__pool_run(nn__pool_t *v, const tensor_call_t *c, int64_t planes, tensor__task_fn piece) {
     const nn__window_t *g = &v->g;
     const int64_t wide = nn__window_most(g, 2);
-    v->state = v->taps > NN__SCALAR ? (nn__window_state_t *)TENSOR__(slice_room)() : NULL;
+    int64_t cost = v->taps + 4;
+    if (nn__in_time_slices() && v->taps > 32) {         // lines in vectors
+        cost = nn__min(cost, v->taps / 4 + 8 * (v->taps / nn__max(wide, 1)) + 4);
+    }
+    v->state = cost > NN__SCALAR ? (nn__window_state_t *)TENSOR__(slice_room)() : NULL;
     if (!v->state) {
-        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2], v->taps + 4);
-        if (v->out) { nn__run(nn__cut_tasks(&v->cut), nn__pool_task, v); }
+        nn__cut(&v->cut, planes, g->out[0] * g->out[1], g->out[2], cost);
+        nn__pool_blocks(v);
         return TENSOR_OK;
     }
     v->wide = wide;
@@ -10468,7 +10553,13 @@ TENSOR__FN int nn__cpu_max_pool(tensor_call_t *c) {
     nn__pool_t v;
     const int64_t planes = nn__pool_begin(&v, c, &c->arg[0], &c->arg[1], &c->arg[2]);
     v.block = nn__max_pool_block;
-    return nn__pool_run(&v, c, planes, nn__max_piece);
+    if (nn__in_time_slices()) {
+        nn__max_pool_slices(&v, planes);
+        return TENSOR_OK;
+    }
+    nn__cut(&v.cut, planes, v.g.out[0] * v.g.out[1], v.g.out[2], v.taps + 4);
+    nn__pool_blocks(&v);
+    return TENSOR_OK;
 }
 
 TENSOR__FN int nn__cpu_avg_pool(tensor_call_t *c) {
@@ -10566,10 +10657,45 @@ TENSOR__FN void nn__avg_unpool_task(void *arg, int64_t task, int worker) {
     }
 }
 
+// The same outputs of a plane, into all of it.
+TENSOR__FN void nn__avg_unpool_turn(void *arg, int64_t task, int worker) {
+    const nn__pool_t *v = (const nn__pool_t *)arg;
+    const nn__window_t *g = &v->g;
+    nn__block_t b, all;
+    (void)worker;
+    all.r0 = all.x0 = 0;
+    all.r1 = g->in[0] * g->in[1];
+    all.x1 = g->in[2];
+    b.r0 = v->round / v->parts * v->lines;
+    b.r1 = nn__min(b.r0 + v->lines, g->out[0] * g->out[1]);
+    b.x0 = v->round % v->parts * v->wide;
+    b.x1 = nn__min(b.x0 + v->wide, g->out[2]);
+    NN__DO(v->k, avg_unpool)(nn__pool_x(v, task), nn__pool_y(v, task), g, &b, &all);
+}
+
+// In time slices, where an element is in so many windows that few elements would be a task: some outputs at a
+// time, in their order.
+TENSOR__FN void nn__avg_unpool_turns(nn__pool_t *v, int64_t planes, int64_t outputs) {
+    const int64_t lines = v->g.out[0] * v->g.out[1], width = v->g.out[2];
+    v->wide = nn__min(outputs, width);
+    v->lines = nn__min(nn__max(outputs / width, 1), lines);
+    v->parts = nn__ceil(width, v->wide);
+    nn__run(nn__ceil(v->x->numel, NN__SCALAR), nn__unpool_clear, v);
+    for (v->round = 0; v->round < nn__ceil(lines, v->lines) * v->parts; v->round++) {
+        nn__run(planes, nn__avg_unpool_turn, v);
+    }
+}
+
 TENSOR__FN int nn__cpu_avg_unpool(tensor_call_t *c) {
     nn__pool_t v;
     const int64_t planes = nn__pool_begin(&v, c, &c->arg[1], &c->arg[0], NULL);
     const int64_t cost = nn__ceil(v.out * (v.taps + 4), nn__max(v.in, 1)) + 1;
+    const int64_t lines = nn__window_most(&v.g, 0) * nn__window_most(&v.g, 1);
+    const int64_t each = v.taps / 8 + 8 * lines + 8;        // a line in vectors, and its begin
+    if (cost > 64 && each <= NN__SCALAR && nn__in_time_slices()) {
+        nn__avg_unpool_turns(&v, planes, NN__SCALAR / each);
+        return TENSOR_OK;
+    }
     nn__cut(&v.cut, planes, v.g.in[0] * v.g.in[1], v.g.in[2], cost);
     if (v.in) { nn__run(nn__cut_tasks(&v.cut), nn__avg_unpool_task, &v); }
     return TENSOR_OK;
@@ -12485,7 +12611,7 @@ TENSOR__FN void nn__attention_back_task(void *arg, int64_t head, int worker) {
         b.t = t;
         b.n = n;
         b.keys = keys;
-        nn__attention_rows(&b, n, 2 * keys, nn__attention_attend_back);
+        nn__attention_rows(&b, n, 2 * keys + v->ev / 8, nn__attention_attend_back);
         nn__attention_sum(v, p, v->g, dv, dv_row, head, t, n, keys, t < first, scratch);
         nn__attention_sum(v, d, v->q, dk, dk_row, head, t, n, keys, t < first, scratch);
         if (apart && (v->causal || t == 0)) {

@@ -1885,6 +1885,184 @@ static void ranges_refused(void) {
     tensor_scope_end(scope);
 }
 
+// Maxima of windows that are read in pieces, some of them side by side: equal elements, -infinity alone, NaN.
+enum { MAXIMA_KINDS = 9 };
+
+static tensor_pair_t maxima_of(int kind, tensor_t *x) {
+    tensor_t *planes = tensor_reshape(x, 1, 2, 150, 200), *volume = tensor_reshape(x, 1, 20, 50, 60);
+    tensor_t *wide = tensor_to(planes, TENSOR_F64);
+    switch (kind) {
+    case 0: return tensor_max_pool2d_with_indices(planes, 145, 1);
+    case 1: return tensor_max_pool2d_with_indices(planes, 130, 3, .padding = 60);
+    case 2:
+        return tensor_max_pool2d_with_indices(planes, 50, 2, .kernel_w = 60, .padding = 25, .dilation_w = 3,
+                                              .padding_w = 30);
+    case 3:
+        return tensor_max_pool3d_with_indices(volume, 18, 1, .kernel_h = 40, .kernel_w = 30, .padding = 5);
+    case 4:
+        return tensor_max_pool1d_with_indices(tensor_reshape(x, 1, 1, 60000), 20000, 5000, .padding = 9000);
+    case 5: return tensor_max_pool2d_with_indices(planes, 100, 25, .kernel_w = 190, .padding = 50);
+    case 6: return tensor_max_pool2d_with_indices(wide, 100, 30, .kernel_w = 190, .ceil_mode = 1);
+    case 7: return tensor_adaptive_max_pool3d(volume, 2, 1, 3);
+    default: return tensor_max_pool2d_with_indices(planes, 30, 1, .padding = 15);
+    }
+}
+
+static void maxima_data(tensor_t *x, int kind) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *r = tensor_randn(60000), *some = tensor_randn(60000);
+    if (kind == 0) { r = tensor_round(tensor_mul_scalar(r, 2)); }
+    if (kind == 1) { r = tensor_where(tensor_gt_scalar(some, 3.5), r, tensor_full(-INFINITY, 60000)); }
+    if (kind == 2) { r = tensor_where(tensor_gt_scalar(some, 3.5), tensor_full(NAN, 60000), r); }
+    tensor_copy_(x, r);
+    if (kind == 1) { tensor_fill_(tensor_narrow(x, 0, 30000, 30000), -INFINITY); }
+    tensor_scope_end(scope);
+}
+
+static void maxima(void) {
+    tensor_t *x = tensor_zeros(60000);
+    for (int kind = 0; kind < MAXIMA_KINDS; kind++) {
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            tensor_scope_t scope = tensor_scope_begin();
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            tensor_pair_t y = maxima_of(kind, x);
+            tensor_keep(y.values);
+            tensor_keep(y.indices);
+            tensor_scope_end(scope);
+            tensor_graph_t *g = tensor_capture_end();
+            CHECK_MSG(g != NULL, "kind %d: %s", kind, tensor_error_text());
+            for (int data = 0; data < 3; data++) {
+                maxima_data(x, data);
+                int slices = 1, r;
+                while ((r = tensor_graph_resume(g, slices % 2 ? 0 : 1)) == 0) { slices++; }
+                CHECK(r == 1 && slices > 2);
+                scope = tensor_scope_begin();
+                tensor_pair_t want = maxima_of(kind, x);
+                CHECK_MSG(test_same_bits(y.values, want.values), "kind %d, %d threads: other maxima", kind,
+                          threads);
+                CHECK_MSG(tensor_equal(y.indices, want.indices), "kind %d, data %d, %d threads: other places",
+                          kind, data, threads);
+                tensor_scope_end(scope);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+            tensor_free(y.values);
+            tensor_free(y.indices);
+        }
+        tensor_set_num_threads(1);
+    }
+}
+
+// Products of many short rows are not cut into tasks that take less time than it takes to begin them. The
+// gradient of the sum is one number over and over, whose rows are packed.
+static void short_rows(void) {
+    for (int kind = 0; kind < 2; kind++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *in[2], *got[2], *want[2], *loss;
+        in[0] = tensor_requires_grad_(kind ? tensor_randn(20000, 100) : tensor_randn(200000, 4), 1);
+        in[1] = tensor_requires_grad_(kind ? tensor_randn(100, 4) : tensor_randn(4, 4), 1);
+        loss = tensor_sum(tensor_matmul(in[0], in[1]));
+        CHECK(tensor_autograd_grad(&loss, 1, NULL, in, 2, want, 0) == 0);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        loss = tensor_sum(tensor_matmul(in[0], in[1]));
+        CHECK(tensor_autograd_grad(&loss, 1, NULL, in, 2, got, 0) == 0);
+        tensor_graph_t *g = tensor_capture_end();
+        for (int i = 0; i < 2; i++) { tensor_fill_(got[i], 7); }
+        int slices = 1, r;
+        while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+        CHECK_MSG(r == 1 && slices > 20 && slices < 800, "kind %d: %d slices", kind, slices);
+        for (int i = 0; i < 2; i++) { CHECK_MSG(test_same_bits(got[i], want[i]), "kind %d: %d", kind, i); }
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
+// Calls whose tasks are neither long nor shorter than it takes to begin them: each with bounds of the slices
+// that its step and its gradient have.
+typedef struct cut_t {
+    const char *name;
+    int least, most;
+} cut_t;
+static const cut_t CUTS[] = {
+    {"conv_transpose1d of a line", 12, 500}, {"solve_triangular of many columns", 150, 2000},
+    {"solve of many columns", 250, 3000}, {"sum of short columns", 150, 1500}, {"sum of few columns", 6, 300},
+    {"cdist", 700, 6000}, {"remainder", 100, 1000}, {"avg_pool of windows side by side", 400, 9000},
+    {"avg_pool3d of large windows", 20, 2000}, {"matmul of bf16, short sums", 3, 600},
+    {"layer_norm of short rows", 20, 2000}, {"prod of columns", 60, 6000},
+};
+enum { CUT_KINDS = sizeof CUTS / sizeof *CUTS };
+
+static tensor_t *cut_of(int kind, tensor_t *x, tensor_t *w) {
+    tensor_t *small = tensor_add(tensor_reshape(tensor_narrow(w, 0, 0, 16), 4, 4),
+                                 tensor_mul_scalar(tensor_eye(4, 4), 4));
+    switch (kind) {
+    case 0:
+        return tensor_conv_transpose1d(tensor_reshape(x, 1, 1, 240000),
+                                       tensor_reshape(tensor_narrow(w, 0, 0, 4), 1, 1, 4), .stride = 2);
+    case 1: return tensor_linalg_solve_triangular(small, tensor_reshape(x, 4, 60000), 1, 1, 0);
+    case 2: return tensor_linalg_solve(small, tensor_reshape(x, 4, 60000));
+    case 3: return tensor_sum_dim(tensor_reshape(x, 4, 4, 15000), 1, 0);
+    case 4: return tensor_sum_dim(tensor_reshape(x, 960, 250), 0, 0);
+    case 5: return tensor_cdist(tensor_reshape(x, 4, 60000), tensor_reshape(w, 4, 60000), 1);
+    case 6: return tensor_remainder(x, w);
+    case 7:
+        return tensor_avg_pool2d(tensor_reshape(tensor_narrow(x, 0, 0, 60000), 1, 2, 150, 200), 100, 1,
+                                 .padding = 20);
+    case 8: return tensor_avg_pool3d(tensor_reshape(x, 1, 40, 60, 100), 30, 10);
+    case 9:
+        x = tensor_to(tensor_reshape(x, 60000, 4), TENSOR_BF16);
+        return tensor_to(tensor_matmul(x, tensor_to(small, TENSOR_BF16)), TENSOR_F32);
+    case 10: return tensor_layer_norm(tensor_reshape(x, 60000, 4), 1);
+    default: return tensor_prod_dim(tensor_reshape(tensor_exp(tensor_mul_scalar(x, 1e-3)), 60000, 4), 0, 0);
+    }
+}
+
+static void cut_step(int kind, tensor_t *x, tensor_t *w, tensor_t **y) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *in = tensor_requires_grad_(tensor_clone(x), 1), *loss;
+    y[0] = cut_of(kind, in, w);
+    loss = tensor_sum(tensor_mul(y[0], tensor_cos(tensor_detach(y[0]))));
+    CHECK_MSG(tensor_autograd_grad(&loss, 1, NULL, &in, 1, &y[1], 0) == 0, "%s", CUTS[kind].name);
+    for (int i = 0; i < 2; i++) { y[i] = tensor_keep(i ? y[i] : tensor_detach(y[i])); }
+    tensor_scope_end(scope);
+}
+
+static void cuts(void) {
+    tensor_t *x = tensor_randn(240000), *w = tensor_randn(240000), *y[2], *want[2];
+    for (int kind = 0; kind < CUT_KINDS; kind++) {
+        const cut_t *cut = &CUTS[kind];
+        for (int threads = 1; threads <= 3; threads += 2) {
+            if (tensor_set_num_threads(threads)) {
+                tensor_clear_error();           // TENSOR_NO_THREADS
+                continue;
+            }
+            cut_step(kind, x, w, want);
+            CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+            cut_step(kind, x, w, y);
+            tensor_graph_t *g = tensor_capture_end();
+            CHECK_MSG(g != NULL, "%s: %s", cut->name, tensor_error_text());
+            for (int i = 0; i < 2; i++) { tensor_fill_(y[i], 7); }
+            int slices = 1 - (int)units(g), r;
+            while ((r = tensor_graph_resume(g, 0)) == 0) { slices++; }
+            CHECK_MSG(r == 1, "%s: %s", cut->name, tensor_error_text());
+            CHECK_MSG(threads > 1 || (slices >= cut->least && slices <= cut->most),
+                      "%s: %d slices beyond its calls", cut->name, slices);
+            for (int i = 0; i < 2; i++) {
+                CHECK_MSG(test_same_bits(y[i], want[i]), "%s, %d threads: result %d differs", cut->name,
+                          threads, i);
+                tensor_free(y[i]);
+                tensor_free(want[i]);
+            }
+            CHECK(tensor_graph_free(g) == 0);
+        }
+        tensor_set_num_threads(1);
+    }
+    tensor_empty_cache();               // of large blocks, which another test would be given
+}
+
 // ---- sizes of 0 in time slices
 
 static tensor_t *of_nothing(int kind, tensor_t *x) {
@@ -2158,6 +2336,9 @@ int main(void) {
     RUN(unusual_calls);
     RUN(changed_by);
     RUN(nothing_in_parts);
+    RUN(maxima);
+    RUN(short_rows);
+    RUN(cuts);
     RUN(slices);
     RUN(parts_of_a_group);
     RUN(replanned);
