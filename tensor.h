@@ -2378,7 +2378,8 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   rounds as it does alone. After tensor_set_isa or tensor_set_num_threads the next replay plans that again,
 //   for which it may take memory, and gives the bits that the step gives then.
 // - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
-//   elements), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
+//   elements, and what looks at elements to check or to count them: bernoulli, poisson, normal of tensors,
+//   quantile, histc, matrix_exp, pdist), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
 //   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
 //   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU, in one of a
 //   GPU what takes an older tensor of the CPU there, also a single number (pinned memory is read anew).
@@ -2457,8 +2458,9 @@ TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 // Plans the captured step anew so that its temporaries take at most so many bytes: a call whose result is
 // read again much later is then computed a second time instead of keeping the result in between. Calls of
 // these kinds are: pointwise ones, casts, sums and the like, softmax and the like, norms, pools, what fills;
-// so a step takes a few per cent longer, as far as it needs. Replays give the same bits. The graph's view
-// shows the calls that are computed again like others.
+// so a step takes longer: some per cent of one with large convolutions or products, up to a quarter of a small
+// one at the least budget. Replays give the same bits. The graph's view shows the calls that are computed
+// again like others, and so does a file of examples/kit/export_c.h, whose block is smaller then.
 //   g       of the CPU, as tensor_graph_replay
 //   bytes   for packed_bytes of tensor_graph_info; 0 = as captured, also where that takes no more than bytes.
 //      The workers' blocks (room_bytes) are beside it. While it plans, the old block is there beside the new
@@ -19493,12 +19495,17 @@ TENSOR_API tensor_t *(tensor_linspace_of)(tensor_dtype_t dtype, double start, do
 TENSOR__FRONT(linspace, (double start, double end, int64_t n),
     (tensor_linspace_of)(tensor_get_default_dtype(), start, end, n))
 
+// like: its device; NULL = the default
+TENSOR__FN tensor_t *tensor__eye(int64_t n, int64_t m, int dtype, const tensor_t *like) {
+    int64_t dims[2] = {n, m};
+    tensor_t *t = tensor__filled("eye", dims, 2, dtype, 0, like);
+    if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
+    return t;
+}
+
 TENSOR_API tensor_t *(tensor_eye)(int64_t n, int64_t m) {
     tensor__mark_t mark = tensor__mark(tensor__self());
-    int64_t dims[2] = {n, m};
-    tensor_t *t = tensor__filled("eye", dims, 2, mark.th->ctx->default_dtype, 0, NULL);
-    if (t != TENSOR__POISON) { (tensor_fill_)((tensor_diagonal)(t, 0, 0, 1), 1); }
-    TENSOR__RETURN(mark, t);
+    TENSOR__RETURN(mark, tensor__eye(n, m, mark.th->ctx->default_dtype, NULL));
 }
 
 TENSOR_API int (tensor_set_default_dtype)(tensor_dtype_t dtype) {
@@ -23312,7 +23319,7 @@ TENSOR__FN tensor_t *tensor__prod_others(tensor_t *x, int create) {
     // A table with x_j, or 1 on the diagonal: n^2 memory, but differentiable again.
     int64_t n = x->dims[1], square[3] = {x->dims[0], n, n};
     tensor_t *rows = tensor_expand_n(tensor_unsqueeze(x, 1), square, 3);
-    tensor_t *own = tensor_to(tensor_to(tensor_eye(n, n), TENSOR_BOOL), (int)tensor_device(x));
+    tensor_t *own = tensor__eye(n, n, TENSOR_BOOL, x);
     return tensor_prod_dim(tensor_masked_fill(rows, own, 1), 2, 0);
 }
 
@@ -25922,7 +25929,7 @@ TENSOR__FN tensor_t *tensor__la_result(tensor__op_t *o, int dtype, int64_t rows,
 
 // The identity, n x m, dtype of x; broadcasts over batches.
 TENSOR__FN tensor_t *tensor__la_eye(tensor_t *x, int64_t n, int64_t m) {
-    return tensor_to(tensor_to(tensor_eye(n, m), (tensor_dtype_t)x->dtype), (int)tensor_device(x));
+    return tensor__eye(n, m, x->dtype, x);
 }
 
 // Both forms of Cholesky as far as the factor. 0 = an error, raised.
@@ -29748,15 +29755,18 @@ TENSOR_API tensor_t *(tensor_isin)(tensor_t *x, tensor_t *test) {
     if (!test->numel) { TENSOR__RETURN(mark, tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x)); }
     tensor_dtype_t dtype = (tensor_dtype_t)tensor__promote(in, 2);
     tensor_t *s = tensor_detach(tensor__flat(tensor_to(test, dtype)));
-    if (tensor__is_float(dtype)) { s = tensor_masked_select(s, tensor_logical_not(tensor_isnan(s))); }
-    if (tensor__live(s) && !s->numel) {
-        TENSOR__RETURN(mark, tensor__filled("zeros", x->dims, x->ndim, TENSOR_BOOL, 0, x));
+    tensor_t *none = NULL;
+    if (tensor__is_float(dtype)) {              // NaN is equal to nothing: another element takes its place
+        tensor_t *nan = tensor_isnan(s);
+        s = tensor_where(nan, tensor_max(tensor_masked_fill(s, nan, -(double)INFINITY)), s);
+        none = tensor_all(nan);
     }
     s = (tensor_sort)(s, 0, 0).values;
     tensor_t *f = tensor_detach(tensor_to(x, dtype));
     tensor_t *at = tensor_clamp(tensor__searchsorted(s, f, 0, NULL), 0, (double)(tensor_numel(s) - 1));
     s = tensor_index_select(s, 0, tensor__flat(at));
-    TENSOR__RETURN(mark, tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim)));
+    tensor_t *y = tensor_eq(f, tensor_reshape_n(s, x->dims, x->ndim));
+    TENSOR__RETURN(mark, none ? tensor_logical_and(y, tensor_logical_not(none)) : y);
 }
 
 TENSOR_API tensor_t *(tensor_bincount)(tensor_t *x, tensor_t *weights, int64_t minlength) {
@@ -35989,7 +35999,8 @@ TENSOR__FN int tensor__realtime_denies(tensor__thread_t *th, int what) {
         return 1;
     }
     tensor__fail(th, TENSOR_ERR_UNSUPPORTED,
-                 "a lock of the system is taken, in real time (tensor_set_realtime); workers wait for one: "
+                 "a lock of the system is taken, in real time (tensor_set_realtime); modules, graphs and the "
+                 "like are made and freed with one before it, and workers that wait are woken with one: "
                  "tensor_set_num_threads(1) before it, or tensor_set_parallel_for");
     return 0;
 }

@@ -13212,7 +13212,11 @@ static int backend_graph_run(void *graph, int first) {
     }
 
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
-    if (code) { return raise_cuda(op); }
+    if (code) {
+        code = raise_cuda(op);
+        use_after(s, g->numbers, true, next_mark(s));   // what was sent may be under way: who frees them waits
+        return code;
+    }
     g->sent = 1;
     g->changed = NUMBERS;
     g->changed_end = 0;
@@ -13915,6 +13919,7 @@ int tensor_record_stream(tensor_t *x, tensor_cuda_stream_t *stream) {
     if (!x || x->state != TENSOR__LIVE) {
         return raised(TENSOR_ERR_POISONED, "record_stream: x is not a tensor, or failed earlier");
     }
+    if (!x->device) { return raised(TENSOR_ERR_DEVICE, "record_stream: x is on the CPU"); }
     if (x->device != h->of->device + 1) {
         return raised(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device %i, must be on the stream's, %i",
                       x->device - 1, h->of->device);

@@ -1810,6 +1810,27 @@ static void unfrozen_views(void) {
     tensor_scope_end(scope);
 }
 
+// isin has the shape of x, whatever the elements are; a NaN is equal to none, and neither is it in the way of others.
+static void is_in(void) {
+    const float numbers[6] = {1, NAN, -INFINITY, 3, 7, INFINITY}, some[4] = {3, NAN, INFINITY, 1};
+    const int want[3][6] = {{1, 0, 0, 1, 0, 1}, {0, 0, 0, 0, 0, 0}, {0, 0, 1, 0, 0, 0}};
+    tensor_t *x = tensor_from(numbers, TENSOR_F32, 6), *test = tensor_from(some, TENSOR_F32, 4);
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_isin(x, test);
+    tensor_graph_t *g = tensor_capture_end();
+    CHECK_MSG(g != NULL, "%s", tensor_error_text());
+    for (int k = 0; k < 3; k++) {
+        if (k) { tensor_fill_(test, NAN); }
+        if (k == 2) { tensor_fill_(tensor_narrow(test, 0, 1, 1), -INFINITY); }
+        if (k) { CHECK(tensor_graph_replay(g) == 0); }
+        for (int i = 0; i < 6; i++) {
+            CHECK_MSG((int)tensor_item(tensor_select(y, 0, i)) == want[k][i], "%d %d", k, i);
+            CHECK((int)tensor_item(tensor_select(tensor_isin(x, test), 0, i)) == want[k][i]);
+        }
+    }
+    CHECK(tensor_graph_free(g) == 0);
+}
+
 // Whether a leaf got no gradient is asked of the tensor that the step read, not of its memory: a detached one
 // that only its scope holds is a leaf like others, and what the step reads through a detached one or by a
 // comparison has no gradient in any case.
@@ -2454,6 +2475,7 @@ int main(void) {
     RUN(unfrozen);
     RUN(unfrozen_views);
     RUN(unfrozen_detached);
+    RUN(is_in);
     RUN(loaded);
     RUN(skipped_before);
     RUN(older_gradient);

@@ -149,6 +149,8 @@ static void handles(void) {
                     "cuda_event_record: the event is of CUDA device 0, must be of the stream's, 1");
         CHECK(tensor_record_stream(x, other) == TENSOR_ERR_DEVICE);
         CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on CUDA device 0, must be on the stream's, 1");
+        CHECK(tensor_record_stream(tensor_ones(2), other) == TENSOR_ERR_DEVICE);
+        CHECK_ERROR(TENSOR_ERR_DEVICE, "record_stream: x is on the CPU");
         tensor_cuda_set_stream(other);          // of the other device: x's stream is as before
         x = tensor_add(tensor_to(x, TENSOR_CUDA + 1), tensor_to(tensor_ones(64), TENSOR_CUDA + 1));
         CHECK_NEAR(tensor_item(tensor_narrow(tensor_to(x, TENSOR_CUDA), 0, 5, 1)), 3.7182818, 1e-5);
@@ -1582,6 +1584,22 @@ static void steady(void) {
         nn_free(m);
     }
 }
+// What an op makes of its own is on the device of what it is given, also where the default is the CPU: a capture takes it.
+static void inverse_captured(void) {
+    tensor_t *x = on(tensor_add(tensor_randn(4, 4), tensor_mul_scalar(tensor_eye(4, 4), 5))), *y, *z;
+    tensor_graph_t *g;
+    CHECK(tensor_linalg_inv(x) && tensor_ok());
+    CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+    y = tensor_linalg_inv(x);
+    z = tensor_isin(x, tensor_narrow(x, 0, 0, 2));
+    CHECK_MSG((g = tensor_capture_end()) != NULL, "%s", tensor_error_text());
+    CHECK(tensor_allclose(tensor_matmul(x, y), on(tensor_eye(4, 4)), 1e-4, 1e-4));
+    CHECK(tensor_item(tensor_sum(z)) == 8);
+    tensor_copy_(x, tensor_mul_scalar(x, 2));
+    CHECK(tensor_graph_replay(g) == 0);
+    CHECK(tensor_allclose(tensor_matmul(x, y), on(tensor_eye(4, 4)), 1e-4, 1e-4));
+    CHECK(tensor_graph_free(g) == 0);
+}
 #ifdef TEST_CUDA_SIM
 // Each call of CUDA in capture and replay fails once: an error, nothing leaks, and the next capture works.
 static void graph_faults(void) {
@@ -1606,6 +1624,31 @@ static void graph_faults(void) {
         CHECK_MSG(tensor_cuda_memory_allocated(TENSOR_CUDA) == used, "call %d", k);
     }
     CHECK_MSG(met > 3, "%d", met);
+}
+// A replay that fails on another stream, behind the kernel that sends its numbers: the memory that this writes stays
+// until it has run.
+static void graph_fails_behind_its_numbers(void) {
+    int k, met = 0;
+    tensor_t *x = on(tensor_ones(1000));
+    for (k = 0; k < 20; k++) {
+        tensor_graph_t *g;
+        tensor_scope_t s = tensor_scope_begin();
+        CHECK(tensor_capture_begin(TENSOR_CUDA) == 0);
+        tensor_sum(tensor_mul(tensor_rand_like(x), x));
+        CHECK((g = tensor_capture_end()) != NULL);
+        CHECK(tensor_graph_replay(g) == 0);
+        tensor_cuda_set_stream(s1);
+        cusim_set("fail_call", k);
+        met += tensor_graph_replay(g) != 0;
+        cusim_set("fail_call", -1);
+        tensor_cuda_set_stream(NULL);
+        tensor_clear_error();
+        tensor_scope_end(s);
+        CHECK(tensor_graph_free(g) == 0);
+        tensor_cuda_empty_cache(TENSOR_CUDA);
+        CHECK(tensor_cuda_synchronize(TENSOR_CUDA) == 0);
+    }
+    CHECK_MSG(met > 2, "%d", met);
 }
 // A kernel that CUDA cannot start: the device is lost, the CPU is not, and all is given back.
 static void lost(void) {
@@ -2116,6 +2159,7 @@ int main(void) {
     RUN(stopped);
 #endif
     RUN(logits);
+    RUN(inverse_captured);
     RUN(steady);
     RUN(freed_result);
     RUN(older_mask);
@@ -2138,6 +2182,7 @@ int main(void) {
     RUN(held);
 #endif
     RUN(graph_faults);
+    RUN(graph_fails_behind_its_numbers);
     RUN(lost);
     RUN(lost_in_training);
 #endif

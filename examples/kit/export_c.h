@@ -54,7 +54,7 @@ typedef struct kit_export_t {
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step
 //      does not use, a step that is under way in slices, one that adds to an older gradient and drops it, or
-//      one that does not step all parameters equally often), SHAPE (a count below 0), POISONED (NULL), IO,
+//      one that does not step all parameters equally often, real time), SHAPE (a count below 0), POISONED (NULL), IO,
 //      OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
@@ -448,6 +448,10 @@ int (tensor_graph_export_c)(tensor_graph_t *g, const char *path, const kit_expor
     x.lanes = strcmp(tensor_isa_name(), "portable") == 0 ? 4 : 1;
     if (!tensor_ok()) { return tensor_error_code(); }
     if (!path || !e) { return (tensor_raise)(TENSOR_ERR_POISONED, "export_c: the path or e is NULL"); }
+    if (tensor_is_realtime()) {
+        return (tensor_raise)(TENSOR_ERR_UNSUPPORTED, "export_c: a file is written, in real time "
+                              "(tensor_set_realtime)");
+    }
     tensor_graph_info_t info = tensor_graph_info(g);
     if (!info.calls) {
         return (tensor_raise)(TENSOR_ERR_OWNER, "export_c: the graph is NULL, was freed, or has no call");
