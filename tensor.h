@@ -4543,6 +4543,8 @@ typedef struct tensor_recorder_t {
     void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor_t *before, int what);
     // The call that is heard of next is this op's, which has its operands as tensors. NULL = nobody asks.
     void (*op)(struct tensor_recorder_t *self, const struct tensor__op_t *o);
+    // x is an input of a function of the program, which has a gradient of its own. NULL = nobody asks.
+    void (*input)(struct tensor_recorder_t *self, tensor_t *x);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
@@ -31013,6 +31015,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     c->n = n;
     c->nout = o.nout = nout;
     c->tracks = tensor__tracks(&o);
+    tensor_recorder_t *r = th->recorder;
+    for (int k = 0; k < n && r && r->input; k++) { r->input(r, inputs[k]); }
     int ok = tensor__custom_forward(th, c), given = 0;
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
@@ -32876,6 +32880,7 @@ typedef struct tensor__reader_t {
     struct tensor__reader_t *next;
     const tensor_t *x;
     uint32_t life;                      // of x, as in a link
+    int required;                       // it required a gradient in the capture
 } tensor__reader_t;
 
 // A unit of a plan: a call, a group of calls, or what an optimizer does on the host.
@@ -33066,11 +33071,11 @@ TENSOR__FN int tensor__traced_requires(const tensor__traced_t *e) {
     return same && (x->flags & TENSOR__REQUIRES_GRAD);
 }
 
-// A leaf of the entry's storage requires a gradient now, or no longer does. Of several leaves, the first one
-// that does is remembered.
+// A leaf of the entry's storage requires a gradient now, or no longer does. The list has those that are known
+// to be read; of several others the first one that does is remembered.
 TENSOR__FN void tensor__traced_switched(tensor__traced_t *e, tensor_t *x) {
     e->graph->switched = 1;
-    if (tensor__traced_requires(e) || !(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
+    if (!e->unnamed || tensor__traced_requires(e) || !(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     e->leaf = x;
     e->life = x->rebased;
 }
@@ -33212,9 +33217,15 @@ TENSOR__FN int tensor__traced_read(tensor__traced_t *e, const tensor_t *x) {
     if (!r) { return 0; }
     r->x = x;
     r->life = x->rebased;
+    r->required = (x->flags & TENSOR__REQUIRES_GRAD) != 0;
     r->next = e->readers;
     e->readers = r;
     return 1;
+}
+
+// The same, and what x is a view of.
+TENSOR__FN int tensor__traced_taped(tensor__traced_t *e, const tensor_t *x) {
+    return tensor__traced_read(e, x) && (!x->base || tensor__traced_read(e, x->base));
 }
 
 // Notes which tensor operand i of a unit is, where a tape would record the call if that required a gradient.
@@ -33226,15 +33237,14 @@ TENSOR__FN int tensor__graph_tracks(tensor_graph_t *g, tensor__traced_t *e, cons
     for (int k = c->nin; k < c->nin + c->nout; k++) {
         flows |= c->arg[k].data && tensor__is_float(c->arg[k].dtype);
     }
-    if (!flows || !g->thread->grad_mode || c->arg[i].role == TENSOR_WRITE) { return 0; }
+    int taped = g->thread->grad_mode && c->row->family != TENSOR_FAMILY_OPTIMIZER;
+    if (!flows || !taped || c->arg[i].role == TENSOR_WRITE) { return 0; }
     e->tracked = 1;
     if (!o) {
         e->unnamed = 1;
         return 0;
     }
-    const tensor_t *x = i < c->nin ? o->in[i] : o->out[i - c->nin];
-    int ok = tensor__traced_read(e, x) && (!x->base || tensor__traced_read(e, x->base));
-    return ok ? 0 : g->code;
+    return tensor__traced_taped(e, i < c->nin ? o->in[i] : o->out[i - c->nin]) ? 0 : g->code;
 }
 
 // Makes operand i of a unit the graph's own. -> code
@@ -33356,6 +33366,14 @@ TENSOR__FN void tensor__graph_constant(tensor_graph_t *g) {
 
 TENSOR__FN void tensor__capture_op(tensor_recorder_t *self, const tensor__op_t *o) {
     ((tensor_graph_t *)(void *)self)->op = o;
+}
+
+// The calls of the function are made without a tape: its inputs are noted here.
+TENSOR__FN void tensor__capture_input(tensor_recorder_t *self, tensor_t *x) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    if (g->code || !g->thread->grad_mode || x->device) { return; }
+    tensor__traced_t *e = tensor__traced(g, x->storage);
+    if (e) { tensor__traced_taped(e, x); }
 }
 
 TENSOR__FN int tensor__capture_call(tensor_recorder_t *self, const tensor_call_t *c) {
@@ -33559,6 +33577,7 @@ TENSOR__FN void tensor__graph_drop(tensor_graph_t *g) {
 TENSOR__FN int tensor__cpu_capture(tensor_graph_t *g) {
     g->recorder.call = tensor__capture_call;
     g->recorder.op = tensor__capture_op;
+    g->recorder.input = tensor__capture_input;
     g->recorder.host = tensor__capture_host;
     g->recorder.site = tensor__capture_site;
     g->born = ++g->thread->captures;
@@ -35022,14 +35041,27 @@ TENSOR__FN int tensor__graph_trains(const tensor_graph_t *g, const tensor_t *lea
     return l != NULL;
 }
 
-// The first input that has a leaf which requires a gradient, and did not at the capture. NULL = none
+// A leaf of an entry that requires a gradient, of which the step makes none, and did not at the capture. NULL =
+// there is none
+TENSOR__FN const tensor_t *tensor__traced_unfrozen(const tensor__traced_t *e) {
+    if (tensor__traced_requires(e) && !tensor__graph_trains(e->graph, e->leaf)) { return e->leaf; }
+    for (const tensor__reader_t *r = e->readers; r; r = r->next) {
+        const tensor_t *x = r->x;
+        int there = !r->required && x->state == TENSOR__LIVE && x->rebased == r->life && !x->node &&
+                    x->storage == e->storage;
+        if (there && (x->flags & TENSOR__REQUIRES_GRAD) && !tensor__graph_trains(e->graph, x)) { return x; }
+    }
+    return NULL;
+}
+
+// The first input that has such a leaf. NULL = none
 TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_unfrozen(const tensor_graph_t *g) {
     const tensor__traced_t *first = NULL;
     const tensor__link_t *l = g->links;
     while (l && !l->added) { l = l->next; }
     if (!l) { return NULL; }                    // no backward pass is in it
     for (const tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (tensor__traced_requires(e) && !tensor__graph_trains(g, e->leaf)) { first = e; }
+        if (!TENSOR__ATOMIC_LOAD(&e->gone) && e->older && tensor__traced_unfrozen(e)) { first = e; }
     }
     return first;
 }
@@ -35096,7 +35128,8 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
     const tensor__traced_t *e = g->switched ? tensor__graph_unfrozen(g) : NULL;
     TENSOR__REFUSE_CODE(e, UNSUPPORTED,
                         "%s: %t was frozen at the capture and requires a gradient now, which the step does "
-                        "not make (%s uses it%w); capture it again", op, e->leaf, e->op, e->site);
+                        "not make (%s uses it%w); capture it again", op, tensor__traced_unfrozen(e), e->op,
+                        e->site);
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
                         "%s: the step has bf16, and products of it were captured with an instruction set "
                         "that %s; capture it again", op, g->takes_bf16 ? "takes it" : "does not take it");

@@ -1,5 +1,5 @@
-// graph_changes.c - what a program changes between the replays of a captured step, or between its time slices:
-// gradients, leaves, parameters and modules; the step then does what it would do, or is refused and says why
+// graph_changes.c - what a program changes between the replays of a captured step, or between its time
+// slices: gradients, leaves, parameters and modules; the step does what it would do, or is refused
 #include "test.h"
 
 static tensor_t *view(tensor_t *flat, int64_t first, int64_t n) {
@@ -33,8 +33,9 @@ static void views_of_gradients(void) {
         CHECK(tensor_graph_replay(g) == 0 && sum(a) == 16);
         CHECK(tensor_set_grad(p, b) == 0 && tensor_graph_info(g).lost == 1);
         CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
-        CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: the gradient of [2,2], which the step adds to, is gone or "
-                                      "has other memory than at the capture");
+        CHECK_ERROR(TENSOR_ERR_OWNER,
+                    "graph_replay: the gradient of [2,2], which the step adds to, is gone or has other memory "
+                    "than at the capture");
         CHECK(sum(a) == 16 && tensor_set_grad(p, a) == 0 && tensor_graph_info(g).lost == 0);
         CHECK(tensor_graph_replay(g) == 0 && sum(a) == 24 && tensor_graph_free(g) == 0);
         tensor_scope_end(scope);
@@ -69,17 +70,18 @@ static void gradients_of_others(void) {
         kept = tensor_keep(tensor_grad(p[0]));
         tensor_set_grad(p[0], other);
         CHECK_MSG(tensor_graph_replay(g) == TENSOR_ERR_OWNER, "kind %d", kind);
-        CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [4], which the step reads, is gone or has other memory "
-                                      "than at the capture (nn_zero_grad, tensor_set_grad); capture the step "
-                                      "again at graph_changes.c:");
+        CHECK_ERROR(TENSOR_ERR_OWNER,
+                    "the gradient of [4], which the step reads, is gone or has other memory than at the capture "
+                    "(nn_zero_grad, tensor_set_grad); capture the step again at graph_changes.c:");
         CHECK(nn_zero_grad(o) == 0 && tensor_graph_replay(g) == TENSOR_ERR_OWNER);
         CHECK_ERROR(TENSOR_ERR_OWNER, "which the step reads, is gone");
         tensor_set_grad(p[0], kept);
         CHECK(tensor_graph_replay(g) == 0);
         tensor_set_grad(p[1], other);
         CHECK_MSG(tensor_graph_replay(g) == TENSOR_ERR_OWNER, "kind %d", kind);
-        CHECK_ERROR(TENSOR_ERR_OWNER, "graph_replay: [4] has a gradient, and had none where the step reads it "
-                                      "at the capture; capture the step again at graph_changes.c:");
+        CHECK_ERROR(TENSOR_ERR_OWNER,
+                    "graph_replay: [4] has a gradient, and had none where the step reads it at the capture; "
+                    "capture the step again at graph_changes.c:");
         tensor_set_grad(p[1], NULL);
         CHECK(tensor_graph_replay(g) == 0);
         // The gradient alone is asked for: what is frozen has a step all the same.
@@ -130,6 +132,112 @@ static void gradients_left(void) {
 }
 
 // ---- leaves
+
+static const char frozen_text[] = "was frozen at the capture and requires a gradient now, which the step does "
+                                  "not make (linear uses it at graph_changes.c:";
+
+// Whether a graph is refused, because a leaf that the step reads was unfrozen.
+static void unfrozen(tensor_graph_t *g, int refused, int line) {
+    CHECK_MSG((tensor_graph_replay(g) == TENSOR_ERR_UNSUPPORTED) == refused, "line %d: %s", line,
+              tensor_error_text());
+    if (refused) { CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, frozen_text); }
+    tensor_clear_error();
+}
+
+// Two leaves over one memory: of which of them the step makes no gradient does not depend on which was
+// switched first, or is gone.
+static void leaves_of_a_memory(void) {
+    tensor_t *flat = tensor_keep(tensor_randn(20)), *p[2], *x = tensor_keep(tensor_randn(8, 4));
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *at[2] = {tensor_slice(flat, 0, 0, 16, 1), tensor_slice(flat, 0, 16, 20, 1)};
+    p[0] = leaf(tensor_detach(tensor_reshape(at[0], 4, 4)));
+    p[1] = tensor_keep(tensor_detach(tensor_reshape(at[1], 1, 4)));
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_set_grad(p[0], NULL);
+    tensor_scope_t inner = tensor_scope_begin();
+    tensor_backward(tensor_sum(tensor_linear(tensor_tanh(tensor_linear(x, p[0], NULL)), p[1], NULL)));
+    tensor_scope_end(inner);
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_requires_grad_(p[0], 0);
+    tensor_requires_grad_(p[0], 1);
+    unfrozen(g, 0, __LINE__);
+    tensor_requires_grad_(p[1], 1);
+    unfrozen(g, 1, __LINE__);
+    tensor_requires_grad_(p[1], 0);
+    unfrozen(g, 0, __LINE__);
+
+    tensor_t *other = tensor_keep(tensor_detach(p[1]));     // the step does not read that one
+    tensor_requires_grad_(other, 1);
+    unfrozen(g, 0, __LINE__);
+    tensor_requires_grad_(p[1], 1);
+    tensor_requires_grad_(other, 0);
+    unfrozen(g, 1, __LINE__);
+    tensor_free(other);
+    unfrozen(g, 1, __LINE__);
+    tensor_graph_free(g);
+    for (int k = 0; k < 2; k++) { tensor_free(p[k]); }
+    tensor_scope_end(scope);
+    tensor_free(flat);
+    tensor_free(x);
+}
+
+// A leaf that required a gradient at the capture, of which the step makes none, may be frozen and unfrozen.
+static void read_alone(void) {
+    tensor_t *w = leaf(tensor_randn(4, 4)), *v = leaf(tensor_randn(1, 4));
+    tensor_t *x = tensor_keep(tensor_randn(8, 4));
+    tensor_scope_t scope = tensor_scope_begin();
+    CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+    tensor_t *y = tensor_linear(x, w, NULL);
+    tensor_backward(tensor_sum(tensor_linear(tensor_detach(y), v, NULL)));
+    tensor_graph_t *g = tensor_capture_end();
+    tensor_requires_grad_(w, 0);
+    unfrozen(g, 0, __LINE__);
+    tensor_requires_grad_(w, 1);
+    unfrozen(g, 0, __LINE__);
+    tensor_graph_free(g);
+    tensor_scope_end(scope);
+    tensor_free(w);
+    tensor_free(v);
+    tensor_free(x);
+}
+
+static tensor_t *own_linear(tensor_function_ctx_t *c, tensor_t *const *in, int n) {
+    (void)n;
+    tensor_save_for_backward(c, 0, in[0]);
+    return tensor_linear(in[0], in[1], NULL);
+}
+
+static int own_gradient(tensor_function_ctx_t *c, tensor_t *g, tensor_t **gx, int n) {
+    (void)n;
+    if (tensor_needs_input_grad(c, 1)) { gx[1] = tensor_matmul(tensor_mT(g), tensor_saved(c, 0)); }
+    return 0;
+}
+
+// An input of a function of the program, whose own calls are made without a tape.
+static void input_of_a_function(void) {
+    static const tensor_function_t own = {"own", own_linear, own_gradient, NULL};
+    tensor_t *w = tensor_keep(tensor_randn(4, 4)), *v = leaf(tensor_randn(1, 4));
+    tensor_t *x = tensor_keep(tensor_randn(8, 4));
+    for (int taped = 0; taped < 2; taped++) {
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *in[2] = {x, w};
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_scope_t inner = taped ? tensor_scope_begin() : tensor_scope_begin_no_grad();
+        tensor_t *h = tensor_scope_return(inner, tensor_apply(&own, NULL, in, 2));
+        tensor_backward(tensor_sum(tensor_linear(h, v, NULL)));
+        tensor_graph_t *g = tensor_capture_end();
+        unfrozen(g, 0, __LINE__);
+        tensor_requires_grad_(w, 1);
+        unfrozen(g, taped, __LINE__);
+        tensor_requires_grad_(w, 0);
+        unfrozen(g, 0, __LINE__);
+        tensor_graph_free(g);
+        tensor_scope_end(scope);
+    }
+    tensor_free(w);
+    tensor_free(v);
+    tensor_free(x);
+}
 
 // ---- calls that are refused between time slices change nothing
 
@@ -244,7 +352,8 @@ static void nothing_of_a_clip(void) {
         CHECK(tensor_is_poison(nn_clip_grad_norm(o, 0.5)));
         CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "a step in time slices changes the memory of x [4]");
         CHECK(nn_clip_grad_value(o, 0.5) == TENSOR_ERR_UNSUPPORTED);
-        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "clip_grad_value: a step in time slices changes the memory of x [4]");
+        CHECK_ERROR(TENSOR_ERR_UNSUPPORTED,
+                    "clip_grad_value: a step in time slices changes the memory of x [4]");
         CHECK(sum(tensor_grad(p[0])) == first && rest(g) == 1 && nn_clip_grad_value(o, 0.5) == 0);
         tensor_graph_free(g);
         tensor_scope_end(scope);
@@ -261,8 +370,9 @@ static void snapshot_of_a_part(void) {
     tensor_scope_t scope = tensor_scope_begin();
     pair_begin(&t, TENSOR_F32);
     CHECK(nn_snapshot_size(t.a, t.all) == 0);
-    CHECK_ERROR(TENSOR_ERR_OWNER, "snapshot_size: parameter 2 of adam, [1,4], is not the module's: give one that "
-                                  "has them all at graph_changes.c:");
+    CHECK_ERROR(TENSOR_ERR_OWNER,
+                "snapshot_size: parameter 2 of adam, [1,4], is not the module's: give one that has them all at "
+                "graph_changes.c:");
     CHECK(nn_snapshot(t.a, t.all, block, sizeof block) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "snapshot: parameter 2 of adam");
     CHECK(nn_restore(t.a, t.all, block, sizeof block) == TENSOR_ERR_OWNER);
@@ -277,8 +387,8 @@ static void snapshot_of_a_part(void) {
 
 // ---- scalers
 
-// Two heads with one optimizer and one scaler, in turn: what the steps of one owe is settled in a time slice of
-// the other's.
+// Two heads with one optimizer and one scaler, in turn: what the steps of one owe is settled in a time slice
+// of the other's.
 static void heads_in_turn(void) {
     char *block[3];
     size_t size = 0;
@@ -305,7 +415,7 @@ static void heads_in_turn(void) {
             nn_zero_grad(o);
             tensor_t *loss = tensor_mse_loss(nn_forward(head[k], tensor_tanh(nn_forward(trunk, x))), y);
             tensor_backward(nn_scaler_scale(scaler, loss));
-            if (i == 4) { tensor_set_grad(nn_get(trunk, "bias"), tensor_full(INFINITY, 4)); }    // it is skipped
+            if (i == 4) { tensor_set_grad(nn_get(trunk, "bias"), tensor_full(INFINITY, 4)); }   // is skipped
             nn_scaler_step(scaler, o);
             nn_scaler_update(scaler);
             nn_zero_grad(o);
@@ -423,6 +533,9 @@ int main(void) {
     RUN(views_of_gradients);
     RUN(gradients_of_others);
     RUN(gradients_left);
+    RUN(leaves_of_a_memory);
+    RUN(read_alone);
+    RUN(input_of_a_function);
     RUN(nothing_of_it);
     RUN(nothing_of_a_clip);
     RUN(snapshot_of_a_part);
