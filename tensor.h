@@ -2415,13 +2415,14 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //   g       of the thread's context. Any thread may run it, one at a time; random numbers are that thread's.
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread, is of another context, a tensor it uses was
-//      freed or moved by nn_to (on a GPU: one that it trains; the memory of others stays), or a gradient that
-//      it adds to or steps with is gone or another one, or there is one where it found none; UNSUPPORTED: in a capture, a step with bf16 under an instruction
-//      set with other products of it, a step of another graph that changes the same is under way in time
-//      slices, a parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g),
-//      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
-//      since, a scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for
-//      other threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
+//      freed or moved by nn_to (on a GPU: one that it trains; the memory of others stays), a gradient that it
+//      adds to or steps with is gone or another one, or there is one where it found none; UNSUPPORTED: in a
+//      capture, a step with bf16 under an instruction set with other products of it, a step of another graph
+//      that changes the same is under way in time slices, a parameter was frozen since, or unfrozen (on a
+//      GPU, if an optimizer that has it steps in g), parameters of one group no longer are, an option of an
+//      optimizer that the captured calls lack was set since, a scaler had unscaled the gradients and has not,
+//      or the reverse; OUT_OF_MEMORY: planning for other threads; POISONED: g is NULL; those of the step's
+//      ops, or the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -16865,8 +16866,8 @@ TENSOR__FN TENSOR__FAILS int tensor__in_step(tensor__thread_t *th, const char *o
         end = ")";
     }
     if (x) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the memory of x %t%s%s%s; "
-                     "tensor_graph_resume ends it", op, x, open, name, end);
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the memory of x %t%s%s%s"
+                     "; tensor_graph_resume ends it", op, x, open, name, end);
     } else {
         tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the same memory%s%s%s; "
                      "tensor_graph_resume ends it", op, open, name, end);
@@ -33244,7 +33245,8 @@ TENSOR__FN int tensor__graph_tracks(tensor_graph_t *g, tensor__traced_t *e, cons
         e->unnamed = 1;
         return 0;
     }
-    return tensor__traced_taped(e, i < c->nin ? o->in[i] : o->out[i - c->nin]) ? 0 : g->code;
+    const tensor_t *x = i < c->nin ? o->in[i] : o->out[i - c->nin];
+    return tensor__traced_taped(e, x) ? 0 : g->code;
 }
 
 // Makes operand i of a unit the graph's own. -> code
@@ -35041,8 +35043,8 @@ TENSOR__FN int tensor__graph_trains(const tensor_graph_t *g, const tensor_t *lea
     return l != NULL;
 }
 
-// A leaf of an entry that requires a gradient, of which the step makes none, and did not at the capture. NULL =
-// there is none
+// A leaf of an entry that requires a gradient, of which the step makes none, and did not at the capture. NULL
+// = there is none
 TENSOR__FN const tensor_t *tensor__traced_unfrozen(const tensor__traced_t *e) {
     if (tensor__traced_requires(e) && !tensor__graph_trains(e->graph, e->leaf)) { return e->leaf; }
     for (const tensor__reader_t *r = e->readers; r; r = r->next) {

@@ -3056,8 +3056,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 // The bytes that nn_snapshot needs: with an optimizer also for the states that its first step will make.
 //   m       NULL = the parameters of opt
 //   opt     NULL = none; not nn_lbfgs
-//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer of another net: none of its
-//      parameters is in m), UNSUPPORTED (nn_lbfgs)
+//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer with a parameter that m does not
+//      have, whose state would be put back alone), UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
@@ -22667,6 +22667,12 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale,
      nn__scratch_grads, NULL, NULL}};
 
+// Whether a call takes a gradient, or NULL, on that device; raises if it may not change what it would scale.
+TENSOR__FN int nn__grad_here(tensor_t *g, int device, int scale) {
+    if (!g || g->device != device || g->numel == 0) { return 0; }
+    return !scale || nn__may_change(nn__grads_row[1].name, g);
+}
+
 // One call for all gradients on a device. scale: the gradients change. -> code
 TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, int device, int scale,
                               tensor_t *head, tensor_t *found) {
@@ -22686,8 +22692,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
             NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d must be on the scaler's device",
                      (int64_t)i);
         }
-        if (!g || g->device != device || g->numel == 0) { continue; }
-        if (scale && !nn__may_change(nn__grads_row[1].name, g)) { break; }
+        if (!nn__grad_here(g, device, scale)) { continue; }
         copy[i] = nn__step_operand(g, g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }

@@ -34,8 +34,8 @@ static void views_of_gradients(void) {
         CHECK(tensor_set_grad(p, b) == 0 && tensor_graph_info(g).lost == 1);
         CHECK(tensor_graph_replay(g) == TENSOR_ERR_OWNER);
         CHECK_ERROR(TENSOR_ERR_OWNER,
-                    "graph_replay: the gradient of [2,2], which the step adds to, is gone or has other memory "
-                    "than at the capture");
+                    "graph_replay: the gradient of [2,2], which the step adds to, is gone or has other "
+                    "memory than at the capture");
         CHECK(sum(a) == 16 && tensor_set_grad(p, a) == 0 && tensor_graph_info(g).lost == 0);
         CHECK(tensor_graph_replay(g) == 0 && sum(a) == 24 && tensor_graph_free(g) == 0);
         tensor_scope_end(scope);
@@ -71,8 +71,8 @@ static void gradients_of_others(void) {
         tensor_set_grad(p[0], other);
         CHECK_MSG(tensor_graph_replay(g) == TENSOR_ERR_OWNER, "kind %d", kind);
         CHECK_ERROR(TENSOR_ERR_OWNER,
-                    "the gradient of [4], which the step reads, is gone or has other memory than at the capture "
-                    "(nn_zero_grad, tensor_set_grad); capture the step again at graph_changes.c:");
+                    "the gradient of [4], which the step reads, is gone or has other memory than at the "
+                    "capture (nn_zero_grad, tensor_set_grad); capture the step again at graph_changes.c:");
         CHECK(nn_zero_grad(o) == 0 && tensor_graph_replay(g) == TENSOR_ERR_OWNER);
         CHECK_ERROR(TENSOR_ERR_OWNER, "which the step reads, is gone");
         tensor_set_grad(p[0], kept);
@@ -133,8 +133,9 @@ static void gradients_left(void) {
 
 // ---- leaves
 
-static const char frozen_text[] = "was frozen at the capture and requires a gradient now, which the step does "
-                                  "not make (linear uses it at graph_changes.c:";
+static const char frozen_text[] =
+    "was frozen at the capture and requires a gradient now, which the step does not make (linear uses it at "
+    "graph_changes.c:";
 
 // Whether a graph is refused, because a leaf that the step reads was unfrozen.
 static void unfrozen(tensor_graph_t *g, int refused, int line) {
@@ -371,8 +372,8 @@ static void snapshot_of_a_part(void) {
     pair_begin(&t, TENSOR_F32);
     CHECK(nn_snapshot_size(t.a, t.all) == 0);
     CHECK_ERROR(TENSOR_ERR_OWNER,
-                "snapshot_size: parameter 2 of adam, [1,4], is not the module's: give one that has them all at "
-                "graph_changes.c:");
+                "snapshot_size: parameter 2 of adam, [1,4], is not the module's: give one that has them all "
+                "at graph_changes.c:");
     CHECK(nn_snapshot(t.a, t.all, block, sizeof block) == TENSOR_ERR_OWNER);
     CHECK_ERROR(TENSOR_ERR_OWNER, "snapshot: parameter 2 of adam");
     CHECK(nn_restore(t.a, t.all, block, sizeof block) == TENSOR_ERR_OWNER);
