@@ -2417,13 +2417,13 @@ TENSOR_API tensor_graph_t *tensor_capture_end(void);
 //      The first replay on another thread plans the step again, for which it may take memory
 //   -> code;  errors OWNER: g was freed, runs on another thread (or waits for the job that calls this), is of
 //      another context, a tensor it uses was freed or moved by nn_to (on a GPU: one that it trains; the
-//      memory of others stays), or a gradient that it adds to is gone or another one; UNSUPPORTED: in a
-//      capture, a step with bf16 under an instruction set with other products of it, a step of another graph
-//      that changes the same is under way in time slices, a parameter was frozen since, or unfrozen (on a
-//      GPU, if an optimizer that has it steps in g),
-//      parameters of one group no longer are, an option of an optimizer that the captured calls lack was set
-//      since, a scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for
-//      other threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
+//      memory of others stays), a gradient that it adds to or steps with is gone or another one, or there is
+//      one where it found none; UNSUPPORTED: in a capture, a step with bf16 under an instruction set with
+//      other products of it, a step of another graph that changes the same is under way in time slices, a
+//      parameter was frozen since, or unfrozen (on a GPU, if an optimizer that has it steps in g), parameters
+//      of one group no longer are, an option of an optimizer that the captured calls lack was set since, a
+//      scaler had unscaled the gradients and has not, or the reverse; OUT_OF_MEMORY: planning for other
+//      threads; POISONED: g is NULL; those of the step's ops, or the error that was pending
 TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 
 // Runs a part of the captured step and returns: `while (tensor_graph_resume(g, 500) == 0) { frame(); }` is
@@ -2444,13 +2444,14 @@ TENSOR_API int tensor_graph_replay(tensor_graph_t *g);
 // A step that has begun keeps its random numbers, and the thread may draw others in between.
 // Between time slices the program may use and change whatever the step does not use. It may read the step's
 // inputs and parameters: some have their values of before the step, some those of after it. The step's
-// outputs and gradients have no defined values. Until the step is done, changing a tensor that it changes is
+// outputs and gradients have no defined values. Until the step is done, changing memory that it changes is
 // an error (in place, by another optimizer step, nn_load), and so is nn_snapshot or nn_save of it. The
 // program must not change what the step only reads; that is not noticed.
 //   g          as tensor_graph_replay, which is refused while a step is under way
 //   budget_us  microseconds
 //   -> 1: the step is done; 0: more of it is left; less than 0: minus the code of an error. One of a call of
-//      the step ends the step there, and the next time slice begins it again; after others (a pending error,
+//      the step ends the step there, and the next time slice begins it again; so does a tensor of the step
+//      that has gone, after which it cannot run again; after others (a pending error,
 //      no memory to plan, another instruction set, a lock in real time) the next time slice goes on
 //   errors     as tensor_graph_replay, SHAPE (budget_us is NaN), UNSUPPORTED (another instruction set)
 TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
@@ -2499,7 +2500,8 @@ TENSOR_API int tensor_graph_print(const tensor_graph_t *g);
 // block. random_streams: each call that draws random numbers has a stream of the generator; the next replay
 // begins with the stream after these. lost: a tensor that the step uses was freed since or has other memory,
 // so what operands point to is not to be read. begun: a step is under way in time slices. once: the step adds
-// to a gradient that is older than it, and drops or replaces it, so it runs again only where that is set.
+// to a gradient that is older than it, or steps with it, and drops or replaces it, so it runs again only
+// where that is set.
 typedef struct tensor_graph_info_t {
     int64_t calls, random_streams, block_groups;
     uint64_t input_bytes, output_bytes, temporary_bytes, packed_bytes, room_bytes;
@@ -4532,6 +4534,14 @@ enum {
 
 struct tensor__op_t;
 
+// What happens to the gradient of a leaf.
+enum {
+    TENSOR_GRAD_SET,                    // it was set or dropped
+    TENSOR_GRAD_ADDED,                  // a backward pass makes it, or adds to it
+    TENSOR_GRAD_READ,                   // an optimizer steps with it, or clips it; there may be none
+    TENSOR_GRAD_NONE                    // it would be dropped, but there is none
+};
+
 // While it is set on a thread, the library calls it at the two ways to elements: a graph that is captured.
 // (A profiler has callbacks of its own, tensor_profiler_t.) call and host are called before anything is read
 // or written; they return 0 or the code of a refusal. A refused call or access fails and has changed nothing.
@@ -4547,10 +4557,12 @@ typedef struct tensor_recorder_t {
     // after the last one (0). NULL = it does not capture.
     int (*again)(struct tensor_recorder_t *self, int device, void (*again)(void *user, int run),
                  void *user);
-    // The gradient of a leaf was set, or changes in a backward pass, which may add to what has that storage.
-    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor__storage_t *added_to);
+    // Something happens to the gradient of a leaf: TENSOR_GRAD_SET .. before: what it is, for ADDED and READ.
+    void (*leaf)(struct tensor_recorder_t *self, tensor_t *leaf, const tensor_t *before, int what);
     // The call that is heard of next is this op's, which has its operands as tensors. NULL = nobody asks.
     void (*op)(struct tensor_recorder_t *self, const struct tensor__op_t *o);
+    // x is an input of a function of the program, which has a gradient of its own. NULL = nobody asks.
+    void (*input)(struct tensor_recorder_t *self, tensor_t *x);
     // The calls since the last site were made by this line of the program.
     void (*site)(struct tensor_recorder_t *self, const char *site);
     uint64_t seq;                       // of the node whose gradient is being computed; 0 = none is
@@ -4871,6 +4883,8 @@ typedef void tensor__past_fn(float *y, const float *x, int64_t n);
     /* -> 0 if th's work for the device is not recorded, 1 if it is only recorded, 2 if it is recorded */ \
     /* and done now. The graph calls again(user, run) in each replay */ \
     X(int, recording, (tensor__thread_t *th, int device, void (*again)(void *user, int run), void *user)) \
+    /* tells what records that the gradient of a leaf is used as `what` says */ \
+    X(void, graded, (tensor__thread_t *th, tensor_t *leaf, int what)) \
     /* whether th records work for the device, asked by work that cannot be recorded; no graph comes of it */ \
     X(int, refuses, (tensor__thread_t *th, int device)) \
     X(void, use_copy_stream, (tensor__thread_t *th, int device, int on)) \
@@ -13417,6 +13431,10 @@ TENSOR__FN int tensor__recording(tensor__thread_t *th, int device, void (*again)
     return r && r->again ? r->again(r, device, again, user) : 0;
 }
 
+TENSOR__FN void tensor__graded(tensor__thread_t *th, tensor_t *leaf, int what) {
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, leaf, leaf->grad, what); }
+}
+
 // Whether work of th for the device (-1 = any) is recorded. The caller has work that cannot be recorded:
 // the capture then gives no graph, even if the program clears the error that the caller raises.
 TENSOR__FN int tensor__refuses(tensor__thread_t *th, int device) {
@@ -16942,7 +16960,7 @@ TENSOR__FN void tensor__know_paths(tensor__thread_t *th, tensor__path_fn *path) 
     TENSOR__SET_LATE(th, path, path)
 }
 
-// Raises that op would change what a step in time slices changes: x, or if that is NULL the tensor of s. Its
+// Raises that op would change what a step in time slices changes: the memory of x, or if that is NULL s. Its
 // path is looked up under a lock, in real time too: the program's mistake is there already.
 TENSOR__FN TENSOR__FAILS int tensor__in_step(tensor__thread_t *th, const char *op, const tensor_t *x,
                                              const tensor__storage_t *s) {
@@ -16957,10 +16975,10 @@ TENSOR__FN TENSOR__FAILS int tensor__in_step(tensor__thread_t *th, const char *o
         end = ")";
     }
     if (x) {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes x %t%s%s%s; "
-                     "tensor_graph_resume ends it", op, x, open, name, end);
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the memory of x %t%s%s%s"
+                     "; tensor_graph_resume ends it", op, x, open, name, end);
     } else {
-        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the same tensor%s%s%s; "
+        tensor__fail(th, TENSOR_ERR_UNSUPPORTED, "%s: a step in time slices changes the same memory%s%s%s; "
                      "tensor_graph_resume ends it", op, open, name, end);
     }
     return TENSOR_ERR_UNSUPPORTED;
@@ -30650,7 +30668,7 @@ TENSOR_API int (tensor_set_grad)(tensor_t *x, tensor_t *grad) {
         TENSOR__REFUSE_CODE(grad->dtype != x->dtype, DTYPE, "set_grad: grad is %y, must be %y as x", grad, x);
     }
     int ok = tensor__replace(&x->grad, grad);
-    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x, NULL); }
+    if (th->recorder && th->recorder->leaf) { th->recorder->leaf(th->recorder, x, NULL, TENSOR_GRAD_SET); }
     return !ok;
 }
 
@@ -31154,6 +31172,8 @@ TENSOR_API int (tensor_apply_n)(const tensor_function_t *fn, void *user, tensor_
     c->n = n;
     c->nout = o.nout = nout;
     c->tracks = tensor__tracks(&o);
+    tensor_recorder_t *r = th->recorder;
+    for (int k = 0; k < n && r && r->input; k++) { r->input(r, inputs[k]); }
     int ok = tensor__custom_forward(th, c), given = 0;
     for (int k = 0; k < nout && ok; k++) { o.out[k] = c->out[k]; }
     tensor__node_t *node = ok && c->tracks ? tensor__node_make(&o, 0) : NULL;
@@ -31644,7 +31664,7 @@ TENSOR__FN int tensor__leaf_add(tensor__thread_t *th, tensor_t *leaf, tensor_t *
         g = tensor__add_into(th, old, g) ? old : TENSOR__POISON;
     }
     if (th->recorder && th->recorder->leaf) {
-        th->recorder->leaf(th->recorder, leaf, old ? old->storage : NULL);
+        th->recorder->leaf(th->recorder, leaf, old, TENSOR_GRAD_ADDED);
     }
     int ok = tensor__replace(&leaf->grad, g);
     tensor__grad_unlock(th, leaf);
@@ -33017,6 +33037,7 @@ typedef struct tensor__reader_t {
     struct tensor__reader_t *next;
     const tensor_t *x;
     uint32_t life;                      // of x, as in a link
+    int required;                       // it required a gradient in the capture
 } tensor__reader_t;
 
 // A unit of a plan: a call, a group of calls, or what an optimizer does on the host.
@@ -33089,18 +33110,26 @@ typedef struct tensor__group_t {
     uint64_t given;                     // place in a worker's room of what each plain call is given
 } tensor__group_t;
 
+// Where a tensor lay at the capture.
+typedef struct tensor__place_t {
+    const tensor__storage_t *storage;   // NULL = there was none
+    const void *data;                   // its memory: on a device nothing tells a graph that a storage has
+                                        // gone, and another one may have its place
+    int64_t offset;                     // of a view: a flat buffer may have many
+    const int64_t *strides;             // NULL = row-major
+} tensor__place_t;
+
 // The gradient that a leaf has after the step.
 typedef struct tensor__link_t {
     struct tensor__link_t *next;
     tensor_t *leaf, *grad;
     uint32_t life;                      // of leaf: its count of rebased, else the header is another tensor's
-    tensor__storage_t *storage;         // of leaf
-    tensor__storage_t *older;           // of a gradient older than the step that is there at its end, or NULL
-    const tensor__storage_t *first;     // of one that the step adds to before it sets another, or NULL
-    // The memory of these: on a device nothing tells a graph that a storage has gone, and another one may
-    // have its place
-    const void *data, *older_data, *first_data;
-    int trained;                        // the leaf required a gradient when the capture ended
+    tensor__place_t at;                 // of leaf
+    tensor__place_t older;              // of a gradient older than the step that is there at its end
+    tensor__place_t first;              // of one that the step adds to, or reads, before it sets another
+    int reads, none;                    // an optimizer was the first to use it, and found none
+    int made, added;                    // the step sets it or adds to it; it does so in a backward pass
+    int trained;                        // and the leaf required a gradient when the capture ended
     uint8_t dtype, device;              // of leaf
 } tensor__link_t;
 
@@ -33211,11 +33240,11 @@ TENSOR__FN int tensor__traced_requires(const tensor__traced_t *e) {
     return same && (x->flags & TENSOR__REQUIRES_GRAD);
 }
 
-// A leaf of the entry's storage requires a gradient now, or no longer does. Of several leaves, the first one
-// that does is remembered.
+// A leaf of the entry's storage requires a gradient now, or no longer does. The list has those that are known
+// to be read; of several others the first one that does is remembered.
 TENSOR__FN void tensor__traced_switched(tensor__traced_t *e, tensor_t *x) {
     e->graph->switched = 1;
-    if (tensor__traced_requires(e) || !(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
+    if (!e->unnamed || tensor__traced_requires(e) || !(x->flags & TENSOR__REQUIRES_GRAD)) { return; }
     e->leaf = x;
     e->life = x->rebased;
 }
@@ -33357,9 +33386,15 @@ TENSOR__FN int tensor__traced_read(tensor__traced_t *e, const tensor_t *x) {
     if (!r) { return 0; }
     r->x = x;
     r->life = x->rebased;
+    r->required = (x->flags & TENSOR__REQUIRES_GRAD) != 0;
     r->next = e->readers;
     e->readers = r;
     return 1;
+}
+
+// The same, and what x is a view of.
+TENSOR__FN int tensor__traced_taped(tensor__traced_t *e, const tensor_t *x) {
+    return tensor__traced_read(e, x) && (!x->base || tensor__traced_read(e, x->base));
 }
 
 // Notes which tensor operand i of a unit is, where a tape would record the call if that required a gradient.
@@ -33371,15 +33406,15 @@ TENSOR__FN int tensor__graph_tracks(tensor_graph_t *g, tensor__traced_t *e, cons
     for (int k = c->nin; k < c->nin + c->nout; k++) {
         flows |= c->arg[k].data && tensor__is_float(c->arg[k].dtype);
     }
-    if (!flows || !g->thread->grad_mode || c->arg[i].role == TENSOR_WRITE) { return 0; }
+    int taped = g->thread->grad_mode && c->row->family != TENSOR_FAMILY_OPTIMIZER;
+    if (!flows || !taped || c->arg[i].role == TENSOR_WRITE) { return 0; }
     e->tracked = 1;
     if (!o) {
         e->unnamed = 1;
         return 0;
     }
     const tensor_t *x = i < c->nin ? o->in[i] : o->out[i - c->nin];
-    int ok = tensor__traced_read(e, x) && (!x->base || tensor__traced_read(e, x->base));
-    return ok ? 0 : g->code;
+    return tensor__traced_taped(e, x) ? 0 : g->code;
 }
 
 // Makes operand i of a unit the graph's own. -> code
@@ -33503,6 +33538,14 @@ TENSOR__FN void tensor__capture_op(tensor_recorder_t *self, const tensor__op_t *
     ((tensor_graph_t *)(void *)self)->op = o;
 }
 
+// The calls of the function are made without a tape: its inputs are noted here.
+TENSOR__FN void tensor__capture_input(tensor_recorder_t *self, tensor_t *x) {
+    tensor_graph_t *g = (tensor_graph_t *)(void *)self;
+    if (g->code || !g->thread->grad_mode || x->device) { return; }
+    tensor__traced_t *e = tensor__traced(g, x->storage);
+    if (e) { tensor__traced_taped(e, x); }
+}
+
 TENSOR__FN int tensor__capture_call(tensor_recorder_t *self, const tensor_call_t *c) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     const tensor__op_t *o = g->op;
@@ -33612,26 +33655,36 @@ TENSOR__FN int tensor__graph_age(const tensor_graph_t *g, const tensor__storage_
     return made ? TENSOR__AGE_MADE : TENSOR__AGE_OLDER;
 }
 
-TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf,
-                                     const tensor__storage_t *added_to) {
+TENSOR__FN void tensor__place_note(tensor_graph_t *g, tensor__place_t *at, const tensor_t *x) {
+    at->storage = x->storage;
+    at->data = tensor__address_of(x->storage);
+    at->offset = x->offset;
+    if (!(x->flags & TENSOR__CONTIGUOUS)) { at->strides = tensor__graph_dims(g, x->strides, x->ndim); }
+}
+
+TENSOR__FN void tensor__capture_leaf(tensor_recorder_t *self, tensor_t *leaf, const tensor_t *before,
+                                     int what) {
     tensor_graph_t *g = (tensor_graph_t *)(void *)self;
     tensor__link_t *l = g->links;
     while (l && (l->leaf != leaf || l->life != leaf->rebased)) { l = l->next; }
-    if (l) { return; }
-    l = (tensor__link_t *)tensor__graph_memory(g, sizeof *l);
-    if (!l) { return; }
-    l->leaf = leaf;
-    l->life = leaf->rebased;
-    l->dtype = leaf->dtype;
-    l->device = leaf->device;
-    l->storage = leaf->storage;
-    l->data = tensor__address_of(leaf->storage);
-    if (added_to && tensor__graph_age(g, added_to) == TENSOR__AGE_OLDER) {
-        l->first = added_to;
-        l->first_data = tensor__address_of(added_to);
+    if (!l) {
+        l = (tensor__link_t *)tensor__graph_memory(g, sizeof *l);
+        if (!l) { return; }
+        l->leaf = leaf;
+        l->life = leaf->rebased;
+        l->dtype = leaf->dtype;
+        l->device = leaf->device;
+        l->reads = what == TENSOR_GRAD_READ;
+        l->none = l->reads && !before;
+        tensor__place_note(g, &l->at, leaf);
+        if (before && tensor__graph_age(g, before->storage) == TENSOR__AGE_OLDER) {
+            tensor__place_note(g, &l->first, before);
+        }
+        l->next = g->links;
+        g->links = l;
     }
-    l->next = g->links;
-    g->links = l;
+    l->added |= what == TENSOR_GRAD_ADDED;
+    l->made |= what == TENSOR_GRAD_SET || what == TENSOR_GRAD_ADDED;
 }
 
 TENSOR__FN void tensor__capture_site(tensor_recorder_t *self, const char *site) {
@@ -33699,6 +33752,7 @@ TENSOR__FN void tensor__graph_drop(tensor_graph_t *g) {
 TENSOR__FN int tensor__cpu_capture(tensor_graph_t *g) {
     g->recorder.call = tensor__capture_call;
     g->recorder.op = tensor__capture_op;
+    g->recorder.input = tensor__capture_input;
     g->recorder.host = tensor__capture_host;
     g->recorder.site = tensor__capture_site;
     g->born = ++g->thread->captures;
@@ -35018,9 +35072,9 @@ TENSOR__INLINE tensor_t *tensor__link_leaf(const tensor__link_t *l) {
 TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = tensor__link_leaf(l);
-        int stays = leaf && leaf->storage == l->storage;
-        l->trained = stays && (leaf->flags & TENSOR__REQUIRES_GRAD);
-        stays = stays && tensor__graph_age(g, l->storage) == TENSOR__AGE_OLDER;
+        int stays = leaf && leaf->storage == l->at.storage;
+        l->trained = stays && l->made && (leaf->flags & TENSOR__REQUIRES_GRAD);
+        stays = stays && tensor__graph_age(g, l->at.storage) == TENSOR__AGE_OLDER;
         int grad = TENSOR__AGE_UNKNOWN;
         if (stays && leaf->grad) {
             grad = tensor__graph_age(g, leaf->grad->storage);
@@ -35029,8 +35083,7 @@ TENSOR__FN void tensor__graph_link(tensor_graph_t *g) {
         if (!stays) {
             l->leaf = NULL;
         } else if (grad == TENSOR__AGE_OLDER) {
-            l->older = leaf->grad->storage;
-            l->older_data = tensor__address_of(l->older);
+            tensor__place_note(g, &l->older, leaf->grad);
         } else if (grad == TENSOR__AGE_MADE) {
             l->grad = tensor__hold(leaf->grad);
         }
@@ -35140,18 +35193,32 @@ TENSOR_API int (tensor_graph_free)(tensor_graph_t *g) {
     return before ? 0 : th->error.code;         // in real time, of the lock that it took
 }
 
-// Whether x has this storage and this memory.
-TENSOR__FN int tensor__lies_there(const tensor_t *x, const tensor__storage_t *storage, const void *data) {
-    return x && x->storage == storage && tensor__address_of(storage) == data;
+// Whether x has this memory, as it lay there.
+TENSOR__FN int tensor__lies_there(const tensor_t *x, const tensor__place_t *at) {
+    if (!x || x->storage != at->storage || x->offset != at->offset) { return 0; }
+    if (tensor__address_of(at->storage) != at->data) { return 0; }
+    if (!at->strides) { return (x->flags & TENSOR__CONTIGUOUS) != 0; }
+    for (int k = 0; k < x->ndim; k++) {
+        if (x->strides[k] != at->strides[k]) { return 0; }
+    }
+    return 1;
 }
 
-// Whether a leaf, or the gradient that the step adds to, has other memory than at the capture.
+// Whether all that a step does to the gradient of a leaf is to drop what others left there.
+TENSOR__INLINE int tensor__link_drops(const tensor__link_t *l) { return !l->made && !l->reads; }
+
+// Whether two places, each of which may be none, are the same.
+TENSOR__FN int tensor__same_place(const tensor__place_t *a, const tensor__place_t *b) {
+    return a->storage == b->storage && a->offset == b->offset;
+}
+
+// Whether a leaf, or the gradient that the step adds to or reads, has other memory than at the capture.
 TENSOR__FN int tensor__link_moved(const tensor__link_t *l) {
     const tensor_t *leaf = tensor__link_leaf(l);
-    if (!leaf) { return 0; }
-    return !tensor__lies_there(leaf, l->storage, l->data) ||
-           (l->older && !tensor__lies_there(leaf->grad, l->older, l->older_data)) ||
-           (l->first && !tensor__lies_there(leaf->grad, l->first, l->first_data));
+    if (!leaf || tensor__link_drops(l)) { return 0; }
+    return !tensor__lies_there(leaf, &l->at) ||
+           (l->older.storage && !tensor__lies_there(leaf->grad, &l->older)) ||
+           (l->first.storage && !tensor__lies_there(leaf->grad, &l->first));
 }
 
 // Whether the step makes a gradient of a leaf.
@@ -35161,12 +35228,27 @@ TENSOR__FN int tensor__graph_trains(const tensor_graph_t *g, const tensor_t *lea
     return l != NULL;
 }
 
-// The first input that has a leaf which requires a gradient, and did not at the capture. NULL = none
+// A leaf of an entry that requires a gradient, of which the step makes none, and did not at the capture. NULL
+// = there is none
+TENSOR__FN const tensor_t *tensor__traced_unfrozen(const tensor__traced_t *e) {
+    if (tensor__traced_requires(e) && !tensor__graph_trains(e->graph, e->leaf)) { return e->leaf; }
+    for (const tensor__reader_t *r = e->readers; r; r = r->next) {
+        const tensor_t *x = r->x;
+        int there = !r->required && x->state == TENSOR__LIVE && x->rebased == r->life && !x->node &&
+                    x->storage == e->storage;
+        if (there && (x->flags & TENSOR__REQUIRES_GRAD) && !tensor__graph_trains(e->graph, x)) { return x; }
+    }
+    return NULL;
+}
+
+// The first input that has such a leaf. NULL = none
 TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_unfrozen(const tensor_graph_t *g) {
     const tensor__traced_t *first = NULL;
-    if (!g->links) { return NULL; }             // no backward pass is in it
+    const tensor__link_t *l = g->links;
+    while (l && !l->added) { l = l->next; }
+    if (!l) { return NULL; }                    // no backward pass is in it
     for (const tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (tensor__traced_requires(e) && !tensor__graph_trains(g, e->leaf)) { first = e; }
+        if (!TENSOR__ATOMIC_LOAD(&e->gone) && e->older && tensor__traced_unfrozen(e)) { first = e; }
     }
     return first;
 }
@@ -35178,25 +35260,49 @@ TENSOR__FN TENSOR__NOINLINE const tensor__traced_t *tensor__graph_contested(cons
     return e;
 }
 
+// Notes that a step in time slices, which changes tensors of the program, has begun or ended: others may not
+// change them in between.
+TENSOR__FN void tensor__graph_claim(tensor_graph_t *g, int begun) {
+    g->claims = begun;
+    (void)TENSOR__ATOMIC_ADD(&g->thread->ctx->claims, begun ? 1 : -1);
+    for (tensor__traced_t *e = g->traced; e; e = e->next) {
+        if (!tensor__traced_changes(e)) { continue; }
+        if (e->storage->read_only == (begun ? 0 : TENSOR__IN_STEP)) {
+            e->storage->read_only = begun ? TENSOR__IN_STEP : 0;
+        }
+    }
+}
+
+// Ends a step in time slices that cannot go on: what the step uses has gone, for good. Its tensors are the
+// program's again.
+TENSOR__FN void tensor__graph_abandon(tensor_graph_t *g) {
+    g->at = NULL;
+    g->pause.stage = g->pause.done = g->pause.tasks = 0;
+    if (g->claims) { tensor__graph_claim(g, 0); }
+}
+
 // Whether a graph can run now. -> code
 TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th, const char *op) {
     TENSOR__REFUSE_CODE(g->thread->ctx != th->ctx, OWNER, "%s: the graph was captured in another context",
                         op);
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         const tensor_t *leaf = tensor__link_leaf(l);
-        if (!leaf) { continue; }
+        if (!leaf || tensor__link_drops(l)) { continue; }
         TENSOR__REFUSE_CODE(leaf->dtype != l->dtype, OWNER,
                             "%s: %t is %y, and was %s at the capture (nn_to); capture the step again", op,
                             leaf, leaf, tensor__dtype_names[l->dtype]);
         TENSOR__REFUSE_CODE(leaf->device != l->device, OWNER,
                             "%s: %t is on another device than at the capture (nn_to); capture the step again",
                             op, leaf);
-        TENSOR__REFUSE_CODE(!tensor__lies_there(leaf, l->storage, l->data), OWNER,
+        TENSOR__REFUSE_CODE(!tensor__lies_there(leaf, &l->at), OWNER,
                             "%s: %t has other memory than at the capture; capture the step again", op, leaf);
         TENSOR__REFUSE_CODE(tensor__link_moved(l), OWNER,
-                            "%s: the gradient of %t, which the step adds to, is gone or has other memory "
+                            "%s: the gradient of %t, which the step %s, is gone or has other memory "
                             "than at the capture (nn_zero_grad, tensor_set_grad); capture the step again",
-                            op, leaf);
+                            op, leaf, l->reads ? "reads" : "adds to");
+        TENSOR__REFUSE_CODE(l->none && leaf->grad && !g->at, OWNER,
+                            "%s: %t has a gradient, and had none where the step reads it at the capture; "
+                            "capture the step again", op, leaf);
         TENSOR__REFUSE_CODE(l->trained && !(leaf->flags & TENSOR__REQUIRES_GRAD), UNSUPPORTED,
                             "%s: %t, of which the step makes a gradient, was frozen since the capture; "
                             "capture it again", op, leaf);
@@ -35209,7 +35315,8 @@ TENSOR__FN int tensor__graph_unfit(const tensor_graph_t *g, tensor__thread_t *th
     const tensor__traced_t *e = g->switched ? tensor__graph_unfrozen(g) : NULL;
     TENSOR__REFUSE_CODE(e, UNSUPPORTED,
                         "%s: %t was frozen at the capture and requires a gradient now, which the step does "
-                        "not make (%s uses it%w); capture it again", op, e->leaf, e->op, e->site);
+                        "not make (%s uses it%w); capture it again", op, tensor__traced_unfrozen(e), e->op,
+                        e->site);
     TENSOR__REFUSE_CODE(g->bf16 && g->takes_bf16 != tensor__takes_bf16(th->ctx), UNSUPPORTED,
                         "%s: the step has bf16, and products of it were captured with an instruction set "
                         "that %s; capture it again", op, g->takes_bf16 ? "takes it" : "does not take it");
@@ -35510,6 +35617,7 @@ TENSOR__INLINE int tensor__group_begun(const tensor_graph_t *g) {
 // thread has the graph for itself. -> code
 TENSOR__FN int tensor__graph_ready(tensor_graph_t *g, tensor__thread_t *th, const char *op, int resumes) {
     int code = tensor__graph_unfit(g, th, op);
+    if (code && g->at && g->lost) { tensor__graph_abandon(g); }
     if (code) { return code; }
     const int others_step = !g->claims && TENSOR__ATOMIC_LOAD(&th->ctx->claims);
     const tensor__traced_t *e = others_step ? tensor__graph_contested(g) : NULL;
@@ -35553,7 +35661,8 @@ TENSOR__INLINE void tensor__graph_begin(tensor_graph_t *g, tensor__thread_t *th)
 TENSOR__INLINE void tensor__graph_end(tensor_graph_t *g, tensor__thread_t *th) {
     for (tensor__link_t *l = g->links; l; l = l->next) {
         tensor_t *leaf = tensor__link_leaf(l);
-        if (!leaf || l->older || leaf->grad == l->grad || leaf->storage != l->storage) { continue; }
+        if (!leaf || l->older.storage || leaf->grad == l->grad || (l->reads && !l->made)) { continue; }
+        if (leaf->storage != l->at.storage && !tensor__link_drops(l)) { continue; }
         tensor__grad_lock(leaf);
         tensor__replace(&leaf->grad, l->grad);
         tensor__grad_unlock(th, leaf);
@@ -35852,19 +35961,6 @@ TENSOR__FN int tensor__graph_time_slice(tensor_graph_t *g, tensor__thread_t *th,
     return g->at == NULL;
 }
 
-// Notes that a step in time slices, which changes tensors of the program, has begun or ended: others may not
-// change them in between.
-TENSOR__FN void tensor__graph_claim(tensor_graph_t *g, int begun) {
-    g->claims = begun;
-    (void)TENSOR__ATOMIC_ADD(&g->thread->ctx->claims, begun ? 1 : -1);
-    for (tensor__traced_t *e = g->traced; e; e = e->next) {
-        if (!tensor__traced_changes(e)) { continue; }
-        if (e->storage->read_only == (begun ? 0 : TENSOR__IN_STEP)) {
-            e->storage->read_only = begun ? TENSOR__IN_STEP : 0;
-        }
-    }
-}
-
 TENSOR_API int (tensor_graph_resume)(tensor_graph_t *g, double budget_us) {
     tensor__thread_t *th = tensor__self();
     int code = tensor__graph_enter(g, th, "graph_resume", 1);
@@ -35888,7 +35984,8 @@ TENSOR_API tensor_graph_info_t (tensor_graph_info)(const tensor_graph_t *g) {
     info.lost = g->lost != NULL;
     for (const tensor__link_t *l = g->links; l; l = l->next) {
         info.lost |= tensor__link_moved(l);
-        info.once |= l->leaf && l->first && l->older != l->first;
+        info.once |= l->leaf && l->first.storage && !tensor__same_place(&l->older, &l->first);
+        info.once |= l->leaf && l->none && (l->grad || l->older.storage);
     }
     info.begun = g->at != NULL;
     return info;

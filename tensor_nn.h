@@ -3056,8 +3056,8 @@ TENSOR_API int nn_self_test(nn_safetensors_t *r, nn_module_t *m);
 // The bytes that nn_snapshot needs: with an optimizer also for the states that its first step will make.
 //   m       NULL = the parameters of opt
 //   opt     NULL = none; not nn_lbfgs
-//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer of another net: none of its
-//      parameters is in m), UNSUPPORTED (nn_lbfgs)
+//   -> bytes, 0 after an error;  errors POISONED, OWNER (also an optimizer with a parameter that m does not
+//      have, whose state would be put back alone), UNSUPPORTED (nn_lbfgs)
 TENSOR_API size_t nn_snapshot_size(nn_module_t *m, nn_optimizer_t *opt);
 
 // Writes the block. It has addresses of nothing: it may be copied, and read by another run of the program.
@@ -16515,10 +16515,19 @@ TENSOR_API nn_module_t *(nn_requires_grad_)(nn_module_t *m, int on) {
     return m;
 }
 
+// A capture must know of it where there is none: its replays may find one.
+TENSOR__FN void nn__drop_grad(tensor_t *t) {
+    if (t->grad) {
+        (tensor_set_grad)(t, NULL);
+    } else {
+        TENSOR__(graded)(nn__self(), t, TENSOR_GRAD_NONE);
+    }
+}
+
 TENSOR_API int (nn_module_zero_grad)(nn_module_t *m) {
     nn__visit_t v = nn__visit(m, "zero_grad");
     while (nn__visit_next(&v)) {
-        if (v.item->tensor->grad) { (tensor_set_grad)(v.item->tensor, NULL); }
+        if (v.item->slot->kind == NN__PARAMETER || v.item->tensor->grad) { nn__drop_grad(v.item->tensor); }
     }
     return v.code;
 }
@@ -20366,13 +20375,22 @@ TENSOR_API int (nn_print)(nn_module_t *m) {
 }
 #endif
 
-// The tensors of two modules of the same structure, in memory of the scope. -> code; FORMAT if they differ
+// Whether what is written as a part of a whole may be changed; raises if not.
+TENSOR__FN int nn__may_change(const char *op, tensor_t *t) {
+    return !t->storage->read_only || TENSOR__(changeable)(nn__self(), op, t);
+}
+
+// The tensors of two modules of the same structure, in memory of the scope. -> code; FORMAT if they differ,
+// or why one of dst cannot be changed
 TENSOR__FN int nn__same_state(const char *op, nn_module_t *dst, nn_module_t *src, nn__items_t *a,
                               nn__items_t *b) {
     if (!nn__collect_lent(dst, op, a) || !nn__collect_lent(src, op, b)) { return tensor_error_code(); }
     for (int64_t i = 0; i < a->n && i < b->n; i++) {
         const nn__item_t *to = &a->item[i], *from = &b->item[i];
-        if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) { continue; }
+        if (strcmp(to->name, from->name) == 0 && nn__same_shape(to->tensor, from->tensor)) {
+            if (to->tensor == from->tensor || nn__may_change(op, to->tensor)) { continue; }
+            return tensor_error_code();
+        }
         return NN__ERROR(TENSOR_ERR_FORMAT,
                          "%s: \"%s\" %t and, in the source, \"%s\" %t differ; they must be alike", op,
                          to->name, to->tensor, from->name, from->tensor);
@@ -21066,7 +21084,7 @@ struct nn_optimizer_t {
     // for that reason, which the step counts of the parameters that owe still include. owes: some parameters
     // do
     tensor_t *skip;
-    int (*settle)(nn_optimizer_t *o);   // NULL without a scaler, else nn__settle
+    int (*settle)(nn_optimizer_t *o, int own);      // NULL without a scaler, else nn__settle
     int (*cleared)(nn_optimizer_t *o);  // the same: nn__mark_cleared, where zero_grad has cleared unscaled
     int owes;
     tensor__count_t unscaled;           // its gradients are unscaled: nn__mark_of the scaler; or 0
@@ -21664,6 +21682,20 @@ TENSOR__FN int nn__step_on(nn_optimizer_t *o, const nn__job_t *like, tensor_arg_
                               like->from->device);
 }
 
+// Tensor i of o or of list; one of the two is given.
+TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
+    return o ? o->param[i].t : list[i];
+}
+
+// Tells a capture whose gradients are used here: its replays must find the same ones.
+TENSOR__FN void nn__reads_grads(nn_optimizer_t *o, tensor_t *const *list, int n) {
+    if (!TENSOR__(recording)(nn__self(), -1, NULL, NULL)) { return; }
+    for (int i = 0; i < n; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (t->numel) { TENSOR__(graded)(nn__self(), t, TENSOR_GRAD_READ); }
+    }
+}
+
 // A step that is recorded (captured): what each of its replays must do on the host.
 typedef struct nn__again_t {
     nn_optimizer_t *o;
@@ -21747,7 +21779,7 @@ TENSOR__FN void nn__again(void *user, int run) {
                  "step: %t was frozen at the capture and requires a gradient now; capture it again", t);
         return;
     }
-    if (nn__again_unsettled(a) && a->o->settle(a->o) != TENSOR_OK) { return; }
+    if (nn__again_unsettled(a) && a->o->settle(a->o, a->owes) != TENSOR_OK) { return; }
     for (int i = 0; i < a->n; i++) {
         if (!nn__again_fits(a, i)) { return; }
     }
@@ -21846,8 +21878,9 @@ TENSOR__FN int nn__bring(tensor_t *t, int dtype, int device, const tensor_t *lik
     return TENSOR_OK;
 }
 
-// Corrects the step counts for steps that were skipped. -> code
-TENSOR__FN int nn__settle(nn_optimizer_t *o) {
+// Corrects the step counts for steps that were skipped. own: a captured step does so that changes the counter
+// itself, and may be under way in time slices. -> code
+TENSOR__FN int nn__settle(nn_optimizer_t *o, int own) {
     if (!o->owes) { return TENSOR_OK; }
     if (TENSOR__(refuses)(nn__self(), o->skip->device)) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: steps with the scaler came before the capture; take "
@@ -21857,7 +21890,12 @@ TENSOR__FN int nn__settle(nn_optimizer_t *o) {
     scope = TENSOR__(inner_scope)(0);
     tensor_t *gone = (tensor_select)(o->skip, 0, 1);
     int64_t n = (int64_t)(tensor_item)(gone);
-    (tensor_zero_)(gone);
+    if (own && gone->storage->read_only) {
+        float *counter = (float *)TENSOR__(host)(gone, TENSOR_HOST_WRITE, "step");
+        if (counter) { *counter = 0; }
+    } else {
+        (tensor_zero_)(gone);
+    }
     int code = tensor_error_code();
     for (int i = 0; i < o->nparams && code == TENSOR_OK; i++) {
         nn__param_t *p = &o->param[i];
@@ -22036,7 +22074,7 @@ TENSOR__FN int nn__step_allowed(nn_optimizer_t *o, const tensor_t *skip) {
     if (o->rule->takes == NN__CLOSURE) {
         return NN__ERROR(TENSOR_ERR_UNSUPPORTED, "step: %s needs nn_step_closure", o->rule->name);
     }
-    return nn__unsettled(o, skip) ? o->settle(o) : TENSOR_OK;
+    return nn__unsettled(o, skip) ? o->settle(o, 0) : TENSOR_OK;
 }
 
 // Makes state k of p, or converts it after nn_to, if the options of p's group use it. 0 = raised
@@ -22149,6 +22187,19 @@ TENSOR__FN int nn__keep_states(nn_optimizer_t *o, tensor_arg_t *a, tensor_t *ski
     return code;
 }
 
+// Whether all that the jobs change may be changed; raises if not: the kernels of several calls, and what
+// copies their results, would notice it when others are done.
+TENSOR__FN int nn__step_changes(const nn_optimizer_t *o) {
+    for (int i = 0; i < o->njobs; i++) {
+        const nn__param_t *p = o->job[i].param;
+        if (!nn__may_change("step", p->t)) { return 0; }
+        for (int k = 0; k < NN__MAX_STATE; k++) {
+            if (p->state[k] && !nn__may_change("step", p->state[k])) { return 0; }
+        }
+    }
+    return 1;
+}
+
 // Writes a job's result where the kernel did not work in place. -> code
 TENSOR__FN int nn__step_write(const nn__job_t *j) {
     if (j->from == j->param->t) { return TENSOR_OK; }
@@ -22164,10 +22215,12 @@ TENSOR__FN int nn__step(nn_optimizer_t *o, tensor_t *skip) {
     nn_update_t *numbers = o->update;
     tensor_arg_t *a = NULL;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
+    nn__reads_grads(o, NULL, o->nparams);
     nn__again_t *again = ways->direction ? nn__direction_again(o, skip != NULL) : NULL;
     int nupdates = tensor_error_code() == TENSOR_OK ? nn__step_jobs(o, skip) : -1;
     uint64_t room = (uint64_t)o->njobs * TENSOR_STEP_EACH * (ways->keep ? NN__MAX_STATE : 1);
-    if (nupdates >= 0) { a = (tensor_arg_t *)nn__lent(room + TENSOR_STEP_HEAD, sizeof *a); }
+    int may = nupdates >= 0 && nn__step_changes(o);
+    if (may) { a = (tensor_arg_t *)nn__lent(room + TENSOR_STEP_HEAD, sizeof *a); }
     if (a && again) { nn__again_fill(again); }
     if (a && !ways->direction) { again = nn__step_again(o, nupdates, skip != NULL); }
     if (again) { o->update = again->update; }
@@ -22208,10 +22261,9 @@ TENSOR_API int (nn_zero_grad)(nn_optimizer_t *o) {
     TENSOR__(report)(nn__self(), NULL);         // an earlier call's
     int code = nn__bad_optimizer("zero_grad", o);
     if (code != TENSOR_OK) { return code; }
-    for (int i = 0; i < o->nparams; i++) {
-        if (o->param[i].t->grad) { (tensor_set_grad)(o->param[i].t, NULL); }
-    }
-    nn__set_mark(o, 0);
+    for (int i = 0; i < o->nparams; i++) { nn__drop_grad(o->param[i].t); }
+    // A step in time slices has the mark for itself, as it has its gradients.
+    if (!o->skip || !o->skip->storage->read_only) { nn__set_mark(o, 0); }
     return o->cleared ? o->cleared(o) : TENSOR_OK;
 }
 
@@ -22741,9 +22793,10 @@ static const tensor__row_t nn__grads_row[2] = {
     {"scale_grad", TENSOR_FAMILY_OPTIMIZER, -1, 0, 0, 0, 0, NN_OP_SCALE_GRADS, 0, NULL, nn__cpu_scale,
      nn__scratch_grads, NULL, NULL}};
 
-// Tensor i of o or of list; one of the two is given.
-TENSOR__FN tensor_t *nn__listed(nn_optimizer_t *o, tensor_t *const *list, int i) {
-    return o ? o->param[i].t : list[i];
+// Whether a call takes a gradient, or NULL, on that device; raises if it may not change what it would scale.
+TENSOR__FN int nn__grad_here(tensor_t *g, int device, int scale) {
+    if (!g || g->device != device || g->numel == 0) { return 0; }
+    return !scale || nn__may_change(nn__grads_row[1].name, g);
 }
 
 // One call for all gradients on a device. scale: the gradients change. -> code
@@ -22765,7 +22818,7 @@ TENSOR__FN int nn__grads_call(nn_optimizer_t *o, tensor_t *const *list, int n, i
             NN__FAIL(TENSOR_ERR_DEVICE, "scaler_unscale: gradient %d must be on the scaler's device",
                      (int64_t)i);
         }
-        if (!g || g->device != device || g->numel == 0) { continue; }
+        if (!nn__grad_here(g, device, scale)) { continue; }
         copy[i] = nn__step_operand(g, g, g->dtype == TENSOR_F64 ? TENSOR_F64 : TENSOR_F32);
         nn__step_arg(&a[m++], copy[i], scale ? TENSOR_UPDATE : TENSOR_READ);
     }
@@ -22795,6 +22848,7 @@ TENSOR__FN int nn__clip_devices(nn_optimizer_t *o, tensor_t *const *list, int n,
         if (!nn__whole("clip_grad_norm", "a parameter", t)) { return 0; }
         if (t->grad && t->grad->device >= devices) { devices = t->grad->device + 1; }
     }
+    nn__reads_grads(o, list, n);
     return devices;
 }
 
@@ -22937,15 +22991,21 @@ TENSOR__FN int nn__clip_value(nn_optimizer_t *o, tensor_t *const *list, int n, d
     if (!(limit >= 0)) {
         return NN__ERROR(TENSOR_ERR_SHAPE, "clip_grad_value: limit must be >= 0 (got %g)", limit);
     }
+    for (int i = 0; i < n && tensor_error_code() == TENSOR_OK; i++) {
+        tensor_t *t = nn__listed(o, list, i);
+        if (!t || (tensor_is_poison)(t)) {
+            nn__poisoned("clip_grad_value", "a parameter", t);
+        } else if (t->grad) {
+            nn__may_change("clip_grad_value", t->grad);
+        }
+    }
+    if (tensor_error_code() != TENSOR_OK) { return tensor_error_code(); }
+    nn__reads_grads(o, list, n);
     tensor_scope_t scope;
     scope = TENSOR__(inner_scope)(0);
     for (int i = 0; i < n; i++) {
         tensor_t *t = nn__listed(o, list, i);
-        if (!t || (tensor_is_poison)(t)) {
-            nn__poisoned("clip_grad_value", "a parameter", t);
-        } else if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) {
-            (tensor_clamp_)(t->grad, -limit, limit);
-        }
+        if (t->grad && !(tensor_is_poison)(nn__stored_grad(t))) { (tensor_clamp_)(t->grad, -limit, limit); }
     }
     (tensor_scope_end)(scope);
     return tensor_error_code();
@@ -23087,13 +23147,14 @@ TENSOR_API int (nn_scaler_unscale)(tensor_t *scaler, nn_optimizer_t *o) {
     }
 
     if (code == TENSOR_OK && o->skip->device != scaler->device) {      // after nn_to
-        code = nn__settle(o);
+        code = nn__settle(o, 0);
         if (code == TENSOR_OK) { code = nn__bring(o->skip, TENSOR_F32, scaler->device, NULL); }
     }
     if (code == TENSOR_OK) { code = nn__mark_again(o, NN__MARK_SET, nn__mark_of(scaler), scaler->device); }
     if (code == TENSOR_OK) {
         tensor_t *found = (tensor_zero_)((tensor_select)(o->skip, 0, 0));
         factor = (tensor_to)((tensor_to)(factor, TENSOR_F32), TENSOR_F64);
+        nn__reads_grads(o, NULL, o->nparams);
         code = nn__grads_call(o, NULL, o->nparams, scaler->device, 1, factor, found);
         (tensor_copy_)(worst, (tensor_maximum)(worst, found));
         nn__set_mark(o, code == TENSOR_OK ? nn__mark_of(scaler) : 0);
@@ -27859,6 +27920,7 @@ TENSOR__FN void nn__snap_place(nn__snapping_t *s, const tensor_t *t) {
         if (o->param[i].t != t) { continue; }
         s->structure = nn__hashed(s->structure, "", i + 1);
         s->shared++;
+        o->job[i].done = 1;
         s->last = i;
         return;
     }
@@ -27898,6 +27960,19 @@ TENSOR__FN int nn__snap_walk(nn__snapping_t *s, int phase) {
     return s->opt && code == TENSOR_OK ? nn__snap_optimizer(s) : code;
 }
 
+// Refuses an optimizer with parameters that are not the module's: their states would be restored, they not.
+// -> code
+TENSOR__FN int nn__snap_foreign(const nn__snapping_t *s) {
+    const nn_optimizer_t *o = s->opt;
+    int i = 0;
+    while (i < o->nparams && o->job[i].done) { i++; }
+    if (i == o->nparams) { return TENSOR_OK; }
+    if (!s->shared) { return nn__other_net(s->op, o); }
+    return NN__ERROR(TENSOR_ERR_OWNER,
+                     "%s: parameter %i of %s, %t, is not the module's: give one that has them all", s->op, i,
+                     o->rule->name, o->param[i].t);
+}
+
 // The beginning of all three functions: checks that module and optimizer can be used and finds the bytes
 // that they need. -> code
 TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m, nn_optimizer_t *opt) {
@@ -27913,10 +27988,10 @@ TENSOR__FN int nn__snap_begin(nn__snapping_t *s, const char *op, nn_module_t *m,
     }
     s->structure = 0xCBF29CE484222325u;
     s->last = -1;
+    for (int i = 0; opt && code == TENSOR_OK && i < opt->nparams; i++) { opt->job[i].done = 0; }
     if (code == TENSOR_OK) { code = nn__snap_walk(s, NN__SNAP_COUNT); }
     s->size = s->at;
-    int other = m && opt && opt->nparams > 0 && !s->shared;
-    return other && code == TENSOR_OK ? nn__other_net(op, opt) : code;
+    return m && opt && code == TENSOR_OK ? nn__snap_foreign(s) : code;
 }
 
 // Whether the host may read or write the state: not in a capture, nor between time slices. -> code
@@ -27950,7 +28025,7 @@ TENSOR_API int (nn_snapshot)(nn_module_t *m, nn_optimizer_t *opt, void *block, s
     int code = nn__snap_begin(&s, "snapshot", m, opt);
     if (code == TENSOR_OK) { code = nn__snap_now(&s); }
     if (code == TENSOR_OK) { code = nn__snap_room(&s, block, size, s.size); }
-    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
+    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt, 0); }
     if (code != TENSOR_OK) { return code; }
     s.to = (char *)block;
     code = nn__snap_walk(&s, NN__SNAP_TAKE);
@@ -28019,7 +28094,7 @@ TENSOR__FN int nn__restored(const char *site, nn_module_t *m, nn_optimizer_t *op
     s.size = head.bytes;
     tensor_scope_t scope = TENSOR__(inner_scope)(0);
     code = nn__snap_walk(&s, NN__SNAP_CHECK);
-    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt); }
+    if (code == TENSOR_OK && opt && opt->settle) { code = opt->settle(opt, 0); }
     if (code == TENSOR_OK) { code = nn__snap_walk(&s, NN__SNAP_PUT); }
     (tensor_scope_end)(scope);
     if (code != TENSOR_OK) { return code; }
@@ -28314,7 +28389,7 @@ TENSOR__FN int nn__save_numbers(nn__save_t *s, nn_optimizer_t *o) {
     int64_t *steps = (int64_t *)TENSOR__(host)(extra[0], TENSOR_HOST_WRITE, "save_checkpoint");
     double *groups = (double *)TENSOR__(host)(extra[1], TENSOR_HOST_WRITE, "save_checkpoint");
     if (!steps || !groups || (tensor_is_poison)(extra[2])) { return tensor_error_code(); }
-    int code = o->settle ? o->settle(o) : TENSOR_OK;
+    int code = o->settle ? o->settle(o, 0) : TENSOR_OK;
     for (int i = 0; i < o->nparams; i++) { steps[i] = o->param[i].step; }
     for (int i = 0; i < o->ngroups; i++) {
         groups[i * dims[1]] = o->group[i].ratio;
@@ -28517,7 +28592,7 @@ TENSOR__FN int nn__stage_optimizer(nn_safetensors_t *r, nn_optimizer_t *o, const
                          "can have",
                          r->base.label);
     }
-    return o->settle ? o->settle(o) : TENSOR_OK;
+    return o->settle ? o->settle(o, 0) : TENSOR_OK;
 }
 
 // Whether a state can take the elements of one that was read: graphs that were captured go on with it.

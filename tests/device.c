@@ -908,6 +908,41 @@ static void half_steps(void) {
         }
     }
 }
+
+// A graph adds to a gradient, or steps with one: another one, also in the same memory, is an error. No
+// storage of a GPU tells the graph of it.
+static void other_gradients(void) {
+    tensor_scope_t scope = tensor_scope_begin();
+    tensor_t *flat = on(tensor_zeros(8)), *p[2] = {on(tensor_ones(4)), on(tensor_ones(4))};
+    tensor_t *a = tensor_slice(flat, 0, 0, 4, 1), *b = tensor_slice(flat, 0, 4, 8, 1);
+    for (int k = 0; k < 2; k++) { tensor_requires_grad_(p[k], 1); }
+    nn_optimizer_t *o = nn_sgd(NULL, .list = p, .count = 2, .lr = 0.5);
+    CHECK(tensor_set_grad(p[0], a) == 0 && tensor_capture_begin(TENSOR_CUDA) == 0);
+    tensor_backward(tensor_sum(tensor_mul_scalar(p[0], 2)));
+    tensor_graph_t *adds = tensor_capture_end();
+    CHECK(tensor_graph_replay(adds) == 0 && tensor_capture_begin(TENSOR_CUDA) == 0);
+    nn_step(o);
+    tensor_graph_t *steps = tensor_capture_end();
+    CHECK(tensor_graph_replay(steps) == 0);
+    double was = tensor_item(tensor_sum(p[0]));
+    tensor_set_grad(p[0], b);
+    CHECK(tensor_graph_replay(adds) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [4], which the step adds to, is gone or has other memory");
+    CHECK(tensor_graph_replay(steps) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "the gradient of [4], which the step reads, is gone or has other memory");
+    tensor_set_grad(p[0], a);
+    tensor_set_grad(p[1], b);
+    CHECK(tensor_graph_replay(steps) == TENSOR_ERR_OWNER);
+    CHECK_ERROR(TENSOR_ERR_OWNER, "[4] has a gradient, and had none where the step reads it at the capture");
+    tensor_set_grad(p[1], NULL);
+    CHECK(tensor_item(tensor_sum(p[0])) == was && tensor_item(tensor_sum(b)) == 0);
+    CHECK(tensor_graph_replay(adds) == 0 && tensor_graph_replay(steps) == 0);
+    CHECK(tensor_item(tensor_sum(a)) == 24 && tensor_item(tensor_sum(p[0])) == was - 12);
+    tensor_graph_free(adds);
+    tensor_graph_free(steps);
+    nn_optimizer_free(o);
+    tensor_scope_end(scope);
+}
 #endif
 // ---- ranks ----
 
@@ -1890,6 +1925,7 @@ int main(void) {
     RUN(innermost);
     RUN(last_gradients);
     RUN(half_steps);
+    RUN(other_gradients);
 #endif
 #ifndef TEST_CUDA
     tensor_keep(on(tensor_ones(3)));        // shutdown gives device memory back too

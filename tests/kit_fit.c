@@ -219,6 +219,23 @@ static void values_and_options(void) {
     done(net, opt);
 }
 
+// An optimizer that trains something beside the net, as a temperature of its loss.
+static void more_than_the_net(void) {
+    nn_module_t *net;
+    nn_optimizer_t *opt;
+    tensor_t *p[9];
+    kit_fit_t f = task(&net, &opt, 20);
+    int n = nn_parameters(net, p, 8);
+    p[n] = tensor_keep(tensor_requires_grad_(tensor_ones(1), 1));
+    f.opt = nn_sgd(NULL, .list = p, .count = n + 1, .lr = 0.01);
+    f.epochs = 2;
+    kit_fit(f);
+    CHECK_OK();
+    nn_optimizer_free(f.opt);
+    tensor_free(p[n]);
+    done(net, opt);
+}
+
 int main(void) {
     tensor_manual_seed(1);
     RUN(splits);
@@ -226,5 +243,6 @@ int main(void) {
     RUN(learns);
     RUN(best_weights_come_back);
     RUN(values_and_options);
+    RUN(more_than_the_net);
     return test_report();
 }

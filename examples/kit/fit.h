@@ -289,9 +289,10 @@ static void kit_fit__pass(const kit_fit_t *f, tensor_t *index, int learn, int ep
 // Whether the optimizer is that of another net, or was freed: then it has no moment to take a snapshot of.
 static int kit_fit__other(const kit_fit_t *f) {
     if (!tensor_ok() || (nn_snapshot_size)(f->net, f->opt) > 0) { return 0; }
+    const int more = strstr(tensor_error_text(), "is not the module's") != NULL; // it trains others, too
     const int code = tensor_error_code();
     tensor_clear_error();
-    return code == TENSOR_ERR_OWNER;
+    return code == TENSOR_ERR_OWNER && !more;
 }
 
 // Whether the options can be worked with; raised if not.
