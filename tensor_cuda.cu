@@ -5297,7 +5297,7 @@ struct scores_t {
     __device__ int64_t place(int64_t r) const { return r / count * queries + query(r); }    // in lse
 };
 
-// What decides over scores beside their place: a mask, and dropout of the probabilities [heads, queries, keys].
+// What decides over scores beside their place: a mask, and dropout of all probabilities.
 struct filter_t {
     walk_t heads;                               // of the mask
     const void *mask;                           // nullptr = none
@@ -5354,7 +5354,8 @@ template <class C> struct filtered_t<C, true> {
             block = e >> 2;
             philox(rng, (uint64_t)block, word);
         }
-        const uint32_t low = e & 1 ? word[1] : word[0], high = e & 1 ? word[3] : word[2];
+        const uint32_t low = e & 1 ? word[1] : word[0];
+        const uint32_t high = e & 1 ? word[3] : word[2];
         return dropped<C>(v, e & 2 ? high : low, f.drop.keep, f.drop.scale);
     }
 };
@@ -5388,8 +5389,8 @@ __global__ void __launch_bounds__(THREADS, FILTERS ? 2 : 4)
     }
 }
 
-// p: scores, which become probabilities as they were multiplied; d: their gradients, which become those of the
-// scores.
+// p: scores, which become probabilities, those that are dropped 0; d: their gradients, which become those of
+// the scores.
 template <class C, bool FILTERS>
 __global__ void __launch_bounds__(THREADS, FILTERS ? 2 : 4)
     attention_rows_backward(C *p, C *d, const C *lse, scores_t part, C scale, filter_t filter) {
@@ -9290,9 +9291,10 @@ template <class T, int V> static int image_norms(const place_t &at, const tensor
 // each. Scores are never stored in memory, except in backward, where the scores of a part of the batch make
 // dq a sum in a fixed order. Batch norm of f16 and bf16, and of f32 with channels innermost, which the
 // kernels of this file would copy; layer norm of f16, bf16 and large f32. Recurrent nets use cudnnRNN.
-// Whole recurrent nets have no kernels in this file: what cuDNN refuses goes to other rows; so does attention
-// of halves with a mask, to >>rows in f32, as it does with dropout. Rejected: dq in f32 to which blocks add as they finish (no scores, but other bits in each run);
-// cuDNN's f32 attention (it has no backward).
+// Whole recurrent nets have no kernels in this file: what cuDNN refuses goes to other rows. So does attention
+// of halves with dropout, or a mask that cuDNN refuses: in f32 to >>rows. Rejected: dq in f32 to which
+// blocks add as they finish (no scores, but other bits in each run); cuDNN's f32 attention (it has no
+// backward).
 // On the CPU: >>impl-attention, >>impl-norm, >>impl-recurrent.
 // ------------------------------------------------------------------------------
 
@@ -12728,7 +12730,8 @@ static bool has_mask(const tensor_call_t *c) {
 
 // mask: [.., queries, keys] with any strides, or no_arg
 static filter_t filter_of(const tensor_call_t *c, const tensor_arg_t &mask, int64_t keys) {
-    filter_t f = {{}, mask.data, mask.dtype != TENSOR_BOOL, 0, 0, keys, dropout_of(c, c->p->attention.dropout)};
+    const dropout_t drop = dropout_of(c, c->p->attention.dropout);
+    filter_t f = {{}, mask.data, mask.dtype != TENSOR_BOOL, 0, 0, keys, drop};
     if (mask.data) {
         tensor_arg_t heads = mask;
         heads.ndim = (uint8_t)(mask.ndim - 2);
@@ -12746,8 +12749,8 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     const attention_args_t a(c, has_mask(c), back);
     const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
     for (int i = 0; i < c->nin + c->nout; i++) {
-        const bool other = c->arg[i].dtype != q.dtype && (&c->arg[i] != a.mask || a.mask->dtype != TENSOR_BOOL);
-        if (c->arg[i].data && other) { return NONE; }
+        const bool looks = &c->arg[i] == a.mask && a.mask->dtype == TENSOR_BOOL;
+        if (c->arg[i].data && !looks && c->arg[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
     int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], heads = 1;

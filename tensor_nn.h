@@ -4099,9 +4099,9 @@ typedef enum nn_op_id_t {
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
 
-// Whole recurrent nets, and attention of halves with a mask, which only a device's library runs. These rows are not in
-// the table, because a test of every row on the CPU could not run them. If a kernel declines (UNSUPPORTED
-// without an error), other rows do the work.
+// Whole recurrent nets, and attention of halves with a mask, which only a device's library runs. These rows
+// are not in the table, because a test of every row on the CPU could not run them. If a kernel declines
+// (UNSUPPORTED without an error), other rows do the work.
 enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD, NN_OP_STEP,
        NN_OP_SUM_SQUARES, NN_OP_SCALE_GRADS };
 
@@ -12152,9 +12152,9 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 //
 // Blocks of queries of one head against the keys. Scores stay in the worker's scratch, and backward computes
 // them again from the saved row sums. A mask is read by strides, and dropout is drawn again: element k of the
-// probabilities [.., T, S] is dropped as element k of any tensor. Made of public ops, with the whole matrix of
-// probabilities: where a mask needs a gradient or is larger than the scores, where the leading dims of query,
-// key and value differ, where weights are asked for, and under a gradient of a gradient. Rejected: that matrix
+// probabilities [.., T, S] is dropped as element k of any tensor. Made of public ops, with all probabilities
+// in memory: where a mask needs a gradient or is larger than the scores, where the leading dims of query, key
+// and value differ, where weights are asked for, and under a gradient of a gradient. Rejected: that matrix
 // in all cases (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
@@ -12171,7 +12171,7 @@ typedef struct nn__attention_t {
     int parts;                          // in time slices: the products of a block are long, and have tasks
     double scale;
     uint32_t keep;                      // dropout, as its kernel has it
-    double kept_scale;                  // 0 = there is none, or p is 1
+    double kept_scale;
     int drops;
     tensor_generator_t rng;
     size_t es;
@@ -12359,7 +12359,8 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_
 
 // Masks the first n scores of query t, which are multiplied by the scale before. -> what is left to multiply
 // them by
-TENSOR__FN double nn__attention_mask(const nn__attention_t *v, char *row, int64_t head, int64_t t, int64_t n) {
+TENSOR__FN double nn__attention_mask(const nn__attention_t *v, char *row, int64_t head, int64_t t,
+                                     int64_t n) {
     const tensor_arg_t *m = v->mask;
     if (!m) { return v->scale; }
     const int adds = m->dtype != TENSOR_BOOL;
@@ -12368,7 +12369,8 @@ TENSOR__FN double nn__attention_mask(const nn__attention_t *v, char *row, int64_
     return 1;
 }
 
-// Drops some of the first n numbers of a row, which belong to query t. The kernel begins with a block of four.
+// Drops some of the first n numbers of a row, which are those of query t. The kernel begins at a block of
+// four.
 TENSOR__FN void nn__attention_drop(const nn__attention_t *v, char *row, int64_t head, int64_t t, int64_t n) {
     if (!v->drops) { return; }
     const int64_t first = (head * v->t + t) * v->s, before = nn__min(n, -first & 3);
@@ -12472,7 +12474,8 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 
-// Some rows of P and D; what was dropped in forward is dropped from both, but not from the P that D is made of.
+// Some rows of P and D; what was dropped in forward is dropped from both, but not from the P that D is made
+// of.
 TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
     const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
     const nn__attention_t *v = b->v;
@@ -12625,7 +12628,8 @@ typedef struct nn__drawn_t {
 TENSOR__FN tensor_t *nn__composed_masked(tensor_t *const *in, tensor_t *mask, const tensor_params_t *p) {
     const double dropout = p->attention.dropout;
     const tensor_generator_t *rng = dropout > 0 ? &((const nn__drawn_t *)(const void *)p)->rng : NULL;
-    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), nn__wide(mask),
+    mask = nn__wide(mask);
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), mask,
                                              (int)p->attention.is_causal, p->attention.scale, dropout, rng,
                                              NULL),
                       in[0]);
@@ -19019,7 +19023,7 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     if (!nn__attend_inputs(&v) || !nn__attend_masks(&v)) { return TENSOR__(poison); }
     tensor_t *bias_k = nn__called(m, "bias_k");
     int causal = a->is_causal;
-    if (causal && (a->weights || bias_k || l->add_zero_attn)) {     // every query sees the keys that are added
+    if (causal && (a->weights || bias_k || l->add_zero_attn)) {     // all queries see the keys that are added
         nn__attend_causal(&v);
         causal = 0;
     }

@@ -1,5 +1,5 @@
-// attention.c - attention with masks and dropout: against the same function made of public ops, with as many threads as
-// there are, in replays and checkpoints; and that no matrix of T x T numbers is held, whatever is asked of it.
+// attention.c - attention with masks and dropout: against the same function made of public ops, with other
+// numbers of threads, in replays and checkpoints; and that no matrix of T x T numbers is held
 
 #include "test.h"
 
@@ -12,7 +12,7 @@ typedef struct job_t {
     double dropout;
 } job_t;
 
-// Masks that broadcast in several ways: bool 1..4, numbers to add 5..7; 4 and 7 have rows that look at nothing.
+// Masks that broadcast in several ways: bool 1..4, numbers to add 5..7. Some rows of 4 and 7 see nothing.
 enum { MASKS = 8 };
 static tensor_t *mask_of(const job_t *j) {
     tensor_t *x;
@@ -34,7 +34,8 @@ static tensor_t *mask_of(const job_t *j) {
 
 // The same, made of public ops, which hold the whole matrix.
 static tensor_t *composed(tensor_t *const *in, tensor_t *mask, const job_t *j) {
-    tensor_t *s = tensor_mul_scalar(tensor_matmul(in[0], tensor_mT(in[1])), 1 / sqrt((double)tensor_size(in[0], -1)));
+    tensor_t *s = tensor_matmul(in[0], tensor_mT(in[1]));
+    s = tensor_mul_scalar(s, 1 / sqrt((double)tensor_size(in[0], -1)));
     if (j->causal) {
         tensor_t *past = tensor_tril(tensor_ones_of(TENSOR_BOOL, j->t, j->s), 0);
         s = tensor_masked_fill(s, tensor_logical_not(past), -(double)INFINITY);
@@ -73,8 +74,9 @@ static tensor_t *all_of(tensor_t *y, tensor_t **in) {
 static void same_as_composed(void) {
     static const int64_t sizes[][2] = {{1, 9}, {7, 4}, {33, 33}, {64, 70}, {200, 131}};
     for (int i = 0; i < 5 * MASKS * 4; i++) {
-        job_t j = {sizes[i % 5][0], sizes[i % 5][1], i / 5 / MASKS & 1 ? TENSOR_F64 : TENSOR_F32, i / 5 % MASKS, 0,
-                   i / 5 / MASKS & 2 ? 0.3 : 0};
+        job_t j = {sizes[i % 5][0], sizes[i % 5][1], TENSOR_F32, i / 5 % MASKS, 0, 0};
+        if (i / 5 / MASKS & 1) { j.dtype = TENSOR_F64; }
+        if (i / 5 / MASKS & 2) { j.dropout = 0.3; }
         j.causal = !j.mask && i % 5 < 4;
         tensor_scope_t scope = tensor_scope_begin();
         tensor_t *in[3], *mask = mask_of(&j), *got, *want;
@@ -84,8 +86,8 @@ static void same_as_composed(void) {
         tensor_manual_seed(3);
         want = all_of(composed(in, mask, &j), in);
         const double bar = j.dtype == TENSOR_F64 ? 1e-13 : 2e-5;
-        CHECK_MSG(tensor_allclose(got, want, bar, bar), "T %d, S %d, mask %d, dropout %g, %s", (int)j.t, (int)j.s, j.mask,
-                  j.dropout, j.dtype == TENSOR_F64 ? "f64" : "f32");
+        CHECK_MSG(tensor_allclose(got, want, bar, bar), "T %d, S %d, mask %d, dropout %g, %s", (int)j.t,
+                  (int)j.s, j.mask, j.dropout, j.dtype == TENSOR_F64 ? "f64" : "f32");
         tensor_scope_end(scope);
     }
 }
@@ -144,7 +146,7 @@ static tensor_t *attended_again(tensor_t *const *in, int n, void *job) {
     return attended(in, in[3], (const job_t *)job);
 }
 
-// A checkpoint drops in backward what it dropped in forward. A replay draws anew, what an eager call would draw.
+// A checkpoint drops in backward what it dropped in forward. A replay draws anew, as an eager call would.
 static void again(void) {
     job_t j = {40, 37, TENSOR_F32, 3, 0, 0.25};
     tensor_t *in[4], *got, *y;
@@ -174,16 +176,17 @@ static void again(void) {
 
 // ---- memory
 
-enum { PLAIN, DROPOUT, BOOL_MASK, ADDED_MASK, ROW_MASK, HEAD_MASK, CAUSAL_LAYER, PADDED_LAYER, ENCODER_LAYER, WAYS };
+enum { PLAIN, DROPOUT, BOOL_MASK, ADDED_MASK, ROW_MASK, HEAD_MASK, CAUSAL_LAYER, PADDED_LAYER, ENCODER_LAYER,
+       WAYS };
 static const char *const ways[] = {"plain", "dropout", "a bool mask", "a mask to add", "a mask of queries",
     "a mask of heads", "a causal layer", "a causal layer with padding", "an encoder layer"};
 
-static tensor_t *run(int way, int64_t t, nn_module_t *m, tensor_t *const *in, tensor_t *mask) {
-    (void)t;
+static tensor_t *run(int way, nn_module_t *m, tensor_t *const *in, tensor_t *mask) {
     switch (way) {
     case CAUSAL_LAYER: return nn_multihead_attention_forward(m, in[0], in[0], in[0], .is_causal = 1);
     case PADDED_LAYER:
-        return nn_multihead_attention_forward(m, in[0], in[0], in[0], .is_causal = 1, .key_padding_mask = mask);
+        return nn_multihead_attention_forward(m, in[0], in[0], in[0], .is_causal = 1,
+                                              .key_padding_mask = mask);
     case ENCODER_LAYER: return nn_forward(m, in[0]);
     default:
         return tensor_scaled_dot_product_attention(in[0], in[1], in[2], mask,
@@ -215,7 +218,7 @@ static double peak(int way, int64_t t) {
     }
     tensor_reset_peak_memory();
     const double before = (double)tensor_memory_stats().live_bytes;
-    tensor_backward(tensor_sum(run(way, t, m, in, mask)));
+    tensor_backward(tensor_sum(run(way, m, in, mask)));
     const double bytes = (double)tensor_memory_stats().peak_bytes - before;
     CHECK_OK();
     nn_free(m);
@@ -229,7 +232,8 @@ static void memory(void) {
         double less = peak(way, 256);
         for (int64_t t = 512; t <= 1024; t *= 2) {
             const double more = peak(way, t);
-            CHECK_MSG(more < 2.2 * less, "%s: %.0f bytes at T = %d, %.0f at half of it", ways[way], more, (int)t, less);
+            CHECK_MSG(more < 2.2 * less, "%s: %.0f bytes at T = %d, %.0f at half of it", ways[way], more,
+                      (int)t, less);
             less = more;
         }
     }

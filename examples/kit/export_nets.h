@@ -118,8 +118,9 @@ KIT_TEXT_FN void kit_export__kept(kit_export_state_t *x, const kit_call_t *c, co
         kit_line(x, "k_philox(%lluu, %lluu, at / 4, word);", (unsigned long long)c->rng.seed,
                  (unsigned long long)c->rng.offset);
     }
+    kit_word_t scale = kit_number(x, p < 1 ? 1 / (1 - p) : 0, TENSOR_F32);
     kit_line(x, "const float kept = word[at %% 4] >> 8 < %luu ? %s : 0.0f;",
-             (unsigned long)((1 - p) * 16777216.0 + 0.5), kit_number(x, p < 1 ? 1 / (1 - p) : 0, TENSOR_F32).text);
+             (unsigned long)((1 - p) * 16777216.0 + 0.5), scale.text);
 }
 
 // s[j] = q k for one query i and the keys that it may look at, masked.   -> what it must be multiplied by
