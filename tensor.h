@@ -4406,6 +4406,7 @@ typedef struct tensor_dropout_params_t {       // DROPOUT
 typedef struct tensor_attention_params_t {     // ATTENTION
     int64_t is_causal;
     double scale;                       // of q kT
+    double dropout;                     // as in DROPOUT, of the probabilities [.., T, S]
 } tensor_attention_params_t;
 
 typedef struct tensor_recurrent_params_t {     // RECURRENT: one layer in one direction
@@ -33480,7 +33481,8 @@ TENSOR__FN int tensor__graph_add(tensor_graph_t *g, const tensor_call_t *c, cons
         unit->c.p = p;
     }
 
-    int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT;
+    int random = c->row->family == TENSOR_FAMILY_RANDOM || c->row->family == TENSOR_FAMILY_DROPOUT ||
+                 (c->row->family == TENSOR_FAMILY_ATTENTION && c->p->attention.dropout > 0);
     if (random) {
         unit->c.rng = c->rng;
         unit->offset = c->rng.offset - g->rng.offset;

@@ -5297,36 +5297,103 @@ struct scores_t {
     __device__ int64_t place(int64_t r) const { return r / count * queries + query(r); }    // in lse
 };
 
+// What decides over scores beside their place: a mask, and dropout of all probabilities.
+struct filter_t {
+    walk_t heads;                               // of the mask
+    const void *mask;                           // nullptr = none
+    bool adds;                                  // or it is bool
+    int64_t query_step, key_step, keys;
+    dropout_t drop;
+};
+
+// One row of it. FILTERS = false: all scores as they are.
+template <class C, bool FILTERS> struct filtered_t {
+    __device__ filtered_t(const filter_t &, const scores_t &, int64_t, int64_t, C by) : scale(by) { }
+    const C scale;
+    __device__ C score(int64_t, C v) const { return v * scale; }
+    __device__ C probability(int64_t, C v, C shift) const { return w_exp(v * scale - shift); }
+    __device__ C kept(int64_t, C v) { return v; }
+};
+
+template <class C> struct filtered_t<C, true> {
+    const filter_t &f;
+    const C scale;
+    const char *mask;
+    int64_t first;                              // of the row, among all probabilities
+    tensor_generator_t rng;
+    int64_t block;                              // whose words are here, -1 = none
+    uint32_t word[4];
+
+    __device__ filtered_t(const filter_t &of, const scores_t &part, int64_t r, int64_t n, C by)
+        : f(of), scale(by), mask((const char *)of.mask), block(-1) {
+        if (mask && n) {
+            int64_t at[1];
+            places_of<1>(f.heads, r / part.count, at);
+            mask += (at[0] + part.query(r) * f.query_step) * (f.adds ? (int64_t)sizeof(C) : 1);
+        }
+        first = part.place(r) * f.keys;
+        rng = f.drop.rng.now();
+    }
+
+    __device__ C score(int64_t i, C v) const {
+        v = w_mul(v, scale);
+        if (!mask) { return v; }
+        const int64_t at = i * f.key_step;
+        if (f.adds) { return v + ((const C *)mask)[at]; }
+        return mask[at] ? v : C(-INFINITY);
+    }
+
+    __device__ C probability(int64_t i, C v, C shift) const {
+        return shift == -INFINITY ? C(0) : w_exp(score(i, v) - shift);
+    }
+
+    __device__ C kept(int64_t i, C v) {
+        if (!f.drop.drops) { return v; }
+        const int64_t e = first + i;
+        if (e >> 2 != block) {
+            block = e >> 2;
+            philox(rng, (uint64_t)block, word);
+        }
+        const uint32_t low = e & 1 ? word[1] : word[0];
+        const uint32_t high = e & 1 ? word[3] : word[2];
+        return dropped<C>(v, e & 2 ? high : low, f.drop.keep, f.drop.scale);
+    }
+};
+
 // Scores of attention become probabilities, in place.
-template <class C, bool HOLDS>
-__global__ void __launch_bounds__(THREADS, 4) attention_rows(C *p, C *lse, scores_t part, C scale) {
+template <class C, bool HOLDS, bool FILTERS>
+__global__ void __launch_bounds__(THREADS, FILTERS ? 2 : 4)
+    attention_rows(C *p, C *lse, scores_t part, C scale, filter_t filter) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     const int64_t rows = part.rows, columns = part.columns;
     for (int64_t r0 = (int64_t)blockIdx.x * blockDim.y; r0 < rows; r0 += (int64_t)gridDim.x * blockDim.y) {
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
         const row_t<C, HOLDS> row({p + r * columns}, n, l);
+        filtered_t<C, FILTERS> of(filter, part, r, n, scale);
         C top = -INFINITY, sum = 0;
         row.each([&](int64_t i, const C *v) {
-            if (i < seen) { top = w_max(top, v[0] * scale); }
+            if (i < seen) { top = w_max(top, of.score(i, v[0])); }
         });
         top = row_join<max_op<C>>(top, s, l);
         C shift = top == -INFINITY ? 0 : top;
         row.each([&](int64_t i, const C *v) {
-            if (i < seen) { sum += w_exp(v[0] * scale - shift); }
+            if (i < seen) { sum += of.probability(i, v[0], shift); }
         });
         sum = row_join<sum_op<C>>(sum, s, l);
         C by = sum > 0 ? 1 / sum : sum;
-        row.map(p + r * columns,
-                [&](int64_t i, const C *v) { return i < seen ? w_exp(v[0] * scale - shift) * by : C(0); });
+        row.map(p + r * columns, [&](int64_t i, const C *v) {
+            return i < seen ? of.kept(i, of.probability(i, v[0], shift) * by) : C(0);
+        });
         if (n && !l.lane) { lse[part.place(r)] = w_log(sum) + shift; }
     }
 }
 
-// p: scores, which become probabilities; d: their gradients, which become those of the scores.
-template <class C>
-__global__ void __launch_bounds__(THREADS, 4)
-    attention_rows_backward(C *p, C *d, const C *lse, scores_t part, C scale) {
+// p: scores, which become probabilities, those that are dropped 0; d: their gradients, which become those of
+// the scores.
+template <class C, bool FILTERS>
+__global__ void __launch_bounds__(THREADS, FILTERS ? 2 : 4)
+    attention_rows_backward(C *p, C *d, const C *lse, scores_t part, C scale, filter_t filter) {
     TCU_SHARED(C, s, [THREADS]);
     const lanes_t l = {(int)threadIdx.x, (int)blockDim.x};
     const int64_t rows = part.rows, columns = part.columns;
@@ -5334,15 +5401,16 @@ __global__ void __launch_bounds__(THREADS, 4)
         int64_t r = r0 + threadIdx.y, n = r < rows ? columns : 0, seen = part.seen(r);
         const C *in[2] = {p + r * columns, d + r * columns}, *one[1] = {p + r * columns};
         C sum = 0, shift = n ? lse[part.place(r)] : 0;
+        filtered_t<C, FILTERS> of(filter, part, r, n, scale);
         each_in_row<C, 2>(in, n, l, [&](int64_t i, const C *v) {
-            if (i < seen) { sum += w_exp(v[0] * scale - shift) * v[1]; }
+            if (i < seen) { sum += of.probability(i, v[0], shift) * of.kept(i, v[1]); }
         });
         sum = row_join<sum_op<C>>(sum, s, l);
         map_row<C, 2>(d + r * columns, in, n, l, [&](int64_t i, const C *v) {
-            return i < seen ? w_exp(v[0] * scale - shift) * (v[1] - sum) * scale : C(0);
+            return i < seen ? of.probability(i, v[0], shift) * (of.kept(i, v[1]) - sum) * scale : C(0);
         });
         map_row<C, 1>(p + r * columns, one, n, l, [&](int64_t i, const C *v) {
-            return i < seen ? w_exp(v[0] * scale - shift) : C(0);
+            return i < seen ? of.kept(i, of.probability(i, v[0], shift)) : C(0);
         });
     }
 }
@@ -9224,9 +9292,10 @@ template <class T, int V> static int image_norms(const place_t &at, const tensor
 // each. Scores are never stored in memory, except in backward, where the scores of a part of the batch make
 // dq a sum in a fixed order. Batch norm of f16 and bf16, and of f32 with channels innermost, which the
 // kernels of this file would copy; layer norm of f16, bf16 and large f32. Recurrent nets use cudnnRNN.
-// Recurrent nets and attention with a mask have no kernels in this file: what cuDNN refuses goes to other
-// rows. Rejected: dq in f32 to which blocks add as they finish (no scores, but other bits in each run);
-// cuDNN's f32 attention (it has no backward).
+// Whole recurrent nets have no kernels in this file: what cuDNN refuses goes to other rows. So does attention
+// of halves with dropout, or a mask that cuDNN refuses: in f32 to >>rows. Rejected: dq in f32 to which
+// blocks add as they finish (no scores, but other bits in each run); cuDNN's f32 attention (it has no
+// backward).
 // On the CPU: >>impl-attention, >>impl-norm, >>impl-recurrent.
 // ------------------------------------------------------------------------------
 
@@ -12597,7 +12666,8 @@ enum { ATTENTION_ROWS = 64 };
 // the last part, which comes first, stores them.
 template <class C>
 static int attention_part(const place_t &at, const attention_args_t &a, bool back, bool causal, C scale,
-                          int64_t first, int64_t end, C *scores, C *more) {
+                          const filter_t &filter, int64_t first, int64_t end, C *scores, C *more) {
+    const bool filters = filter.mask || filter.drop.drops;
     const int n = a.q->ndim;
     const int64_t count = end - first, queries = a.q->dims[n - 2];
     const bool last = end == queries;
@@ -12629,8 +12699,9 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
         narrow(y, first, count);
         bool holds = true;
         const grid_t g = held_rows_for(at, scores, rows, keys, &holds);
-        auto *kernel = holds ? attention_rows<C, true> : attention_rows<C, false>;
-        code = launch(at, g, kernel, scores, a.lse->data, part, scale);
+        auto *kernel = holds ? attention_rows<C, true, false> : attention_rows<C, false, false>;
+        if (filters) { kernel = holds ? attention_rows<C, true, true> : attention_rows<C, false, true>; }
+        code = launch(at, g, kernel, scores, a.lse->data, part, scale, filter);
         return code ? code : product(at, y.arg, p.arg, v.arg);
     }
 
@@ -12645,7 +12716,8 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
     narrow(dv, 0, keys);
     if ((code = product(at, d.arg, dy.arg, vt.arg)) != 0) { return code; }
     const grid_t g = rows_for(at, rows, keys, lanes_of<C>);
-    code = launch(at, g, attention_rows_backward<C>, scores, more, a.lse->data, part, scale);
+    auto *kernel = filters ? attention_rows_backward<C, true> : attention_rows_backward<C, false>;
+    code = launch(at, g, kernel, scores, more, a.lse->data, part, scale, filter);
     if (!code) { code = product(at, dq.arg, d.arg, k.arg); }
     transpose(p);
     transpose(d);
@@ -12653,14 +12725,33 @@ static int attention_part(const place_t &at, const attention_args_t &a, bool bac
     return code ? code : product(at, dv.arg, p.arg, dy.arg, nullptr, !last);
 }
 
+static bool has_mask(const tensor_call_t *c) {
+    return c->nin > (c->row->id == NN_OP_ATTENTION_BACKWARD ? 6 : 3);
+}
+
+// mask: [.., queries, keys] with any strides, or no_arg
+static filter_t filter_of(const tensor_call_t *c, const tensor_arg_t &mask, int64_t keys) {
+    const dropout_t drop = dropout_of(c, c->p->attention.dropout);
+    filter_t f = {{}, mask.data, mask.dtype != TENSOR_BOOL, 0, 0, keys, drop};
+    if (mask.data) {
+        tensor_arg_t heads = mask;
+        heads.ndim = (uint8_t)(mask.ndim - 2);
+        f.heads = walk_of(&heads, 1);
+        f.query_step = mask.strides[mask.ndim - 2];
+        f.key_step = mask.strides[mask.ndim - 1];
+    }
+    return f;
+}
+
 // By products of libraries, whose scores, [.., queries, keys], are in scratch: those of as many queries as
 // the limit allows, so that memory does not grow with the square of a sequence's length.
 template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     bool back = c->row->id == NN_OP_ATTENTION_BACKWARD, causal = c->p->attention.is_causal != 0;
-    const attention_args_t a(c, false, back);
+    const attention_args_t a(c, has_mask(c), back);
     const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v;
     for (int i = 0; i < c->nin + c->nout; i++) {
-        if (c->arg[i].data && c->arg[i].dtype != q.dtype) { return NONE; }
+        const bool looks = &c->arg[i] == a.mask && a.mask->dtype == TENSOR_BOOL;
+        if (c->arg[i].data && !looks && c->arg[i].dtype != q.dtype) { return NONE; }
     }
     int n = q.ndim;
     int64_t queries = q.dims[n - 2], keys = k.dims[n - 2], heads = 1;
@@ -12676,16 +12767,18 @@ template <class C> static int attention(const place_t &at, tensor_call_t *c) {
     scratch_t scores(c, bytes), more(c, back ? bytes : 0);
     int code = scores.code ? scores.code : more.code;
     const C scale = (C)c->p->attention.scale;
+    const filter_t filter = filter_of(c, *a.mask, keys);
     for (int64_t end = queries; end > 0 && !code; end -= part) {
         const int64_t first = most<int64_t>(end - part, 0);
-        code = attention_part<C>(at, a, back, causal, scale, first, end, (C *)scores.at, (C *)more.at);
+        code = attention_part<C>(at, a, back, causal, scale, filter, first, end, (C *)scores.at,
+                                 (C *)more.at);
     }
     return code;
 }
 
 // -> UNSUPPORTED: not one query per head, or larger than the kernel allows.
 static int attention_of_one(const place_t &at, tensor_call_t *c) {
-    if (c->row->id != NN_OP_ATTENTION) { return NONE; }
+    if (c->row->id != NN_OP_ATTENTION || has_mask(c) || c->p->attention.dropout > 0) { return NONE; }
     const attention_args_t a(c, false, false);
     const tensor_arg_t &q = *a.q, &k = *a.k, &v = *a.v, &y = *a.y;
     const int last = q.ndim - 1;
@@ -12729,7 +12822,8 @@ static int native_attention(const place_t &at, tensor_call_t *c) {
     if (one != NONE) { return one; }
     if (dtype == TENSOR_F16 || dtype == TENSOR_BF16) {
 #ifdef TCU_HAVE_CUDNN
-        if (attention_by_library(at, c)) { return 0; }
+        const bool more = c->row->id < NN_OP_END && (has_mask(c) || c->p->attention.dropout > 0);
+        if (!more && attention_by_library(at, c)) { return 0; }
 #endif
         if (c->row->id >= NN_OP_END) { return NONE; }
         return over_copies(at, c, true, native_attention);

@@ -549,7 +549,8 @@ typedef struct tensor_scaled_dot_product_attention_args_t {
     int enable_gqa TENSOR_INIT; // fewer heads (third dim from the end) in key and value: each serves several
 } tensor_scaled_dot_product_attention_args_t;
 
-// softmax(q kT scale + mask) v; a row that may look at nothing gives 0.
+// softmax(q kT scale + mask) v; a row that may look at nothing gives 0. Memory grows with T + S, and with T S
+// only if a float mask needs a gradient, the ... differ, or the gradient needs one.
 //   query, key, value   [..., T, E], [..., S, E], [..., S, V] f32/f64/f16/bf16; ... broadcasts
 //   -> new [..., T, V];  grad to query, key, value (and a float mask)
 //   errors  SHAPE, DTYPE
@@ -1607,7 +1608,8 @@ TENSOR_API nn_multihead_attention_args_t nn_multihead_attention_defaults(void);
 //   attn_mask           [T, S] or [N * heads, T, S]; bool (true = must NOT look) or a float to add
 //   key_padding_mask    [N, S]; the same; where no key is left, weights are 0 (PyTorch: NaN if asked for)
 //   weights             NULL, or receives the softmax [N, T, S], the mean over heads; every_head:
-//                       [N, heads, T, S]
+//                       [N, heads, T, S]; memory grows with T S only then, and with add_bias_kv or
+//                       add_zero_attn beside is_causal
 //   is_causal           element t looks at s <= t, and of these at what attn_mask lets it
 //   -> new, shape of query;  grad through the operations inside;  errors SHAPE, DTYPE
 typedef struct nn_attention_args_t {
@@ -3893,8 +3895,9 @@ typedef struct nn__formula_t {
     X(loss_back, void, (nn__slope_fn *slope, const void *g, int64_t step, double c, const void *x, const void *t, \
            const void *w, const void *q, void *gx, void *gt, int64_t n, double p)) \
     X(attend, double, (void *s, int64_t valid, int64_t n, double scale, double *lse)) \
-    X(attend_back, void, (void *s, void *d, int64_t valid, int64_t n, double scale, double lse, double \
-           delta)) \
+    X(attend_back, void, (void *s, void *d, int64_t valid, int64_t n, double scale, double by, double lse, \
+           double delta)) \
+    X(attend_mask, void, (void *s, const void *mask, int adds, int64_t step, int64_t n, double scale)) \
     X(dropout, void, (const void *x, void *y, int64_t first, int64_t n, tensor_generator_t rng, uint32_t \
            keep, double scale)) \
     X(squares, double, (const void *x, int64_t n)) \
@@ -3983,8 +3986,8 @@ typedef struct nn__cpu_t {
 #define NN_OPS(X) \
     X(ADD_LAYER_NORM,         add_layer_norm,                        NORM,      (4, 2, "x y weight bias"),                                4, NN__CPU(add_layer_norm),                                              NOGRAD,                  0,                                                               AS_IS) \
     X(AFFINE_GRID,            affine_grid,                           COMPOSED,  (1, 1, "theta"),                                          1, NN__NO_KERNEL,                                                        NOGRAD,                  0,                                                               APART) \
-    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (3, 3, "query key value"),                                2, NN__CPU_WITH(attention, attention),                                   nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SY | TENSOR__SY1, LOW) \
-    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (6, 6, "grad query key value y logsumexp"),               3, NN__CPU_WITH(attention_back, attention),                              NOGRAD,                  0,                                                               AS_IS) \
+    X(ATTENTION,              scaled_dot_product_attention,          ATTENTION, (4, 3, "query key value mask"),                           2, NN__CPU_WITH(attention, attention),                                   nn__grad_attention,      TENSOR__SA | TENSOR__SB | TENSOR__SC | TENSOR__SD | TENSOR__SY | TENSOR__SY1, LOW) \
+    X(ATTENTION_BACKWARD,     scaled_dot_product_attention_backward, ATTENTION, (7, 6, "grad query key value y logsumexp mask"),          3, NN__CPU_WITH(attention_back, attention),                              NOGRAD,                  0,                                                               AS_IS) \
     X(AVG_POOL1D,             avg_pool1d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL2D,             avg_pool2d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
     X(AVG_POOL3D,             avg_pool3d,                            POOL,      NN__X_ALONE,                                              1, NN__CPU_OWN(avg_pool, integers, {nn__avg_pool_integers}),             nn__grad_avg_pool,       0,                                                               AS_IS) \
@@ -4115,9 +4118,9 @@ typedef enum nn_op_id_t {
 } nn_op_id_t;
 enum { NN_OP_COUNT = (int)NN_OP_END - (int)TENSOR_OP_NN_FIRST };
 
-// Whole recurrent nets, and attention with a mask, which only a device's library runs. These rows are not in
-// the table, because a test of every row on the CPU could not run them. If a kernel declines (UNSUPPORTED
-// without an error), other rows do the work.
+// Whole recurrent nets, and attention of halves with a mask, which only a device's library runs. These rows
+// are not in the table, because a test of every row on the CPU could not run them. If a kernel declines
+// (UNSUPPORTED without an error), other rows do the work.
 enum { NN_OP_NET = (int)NN_OP_END, NN_OP_NET_BACKWARD, NN_OP_BIASED, NN_OP_BIASED_BACKWARD, NN_OP_STEP,
        NN_OP_SUM_SQUARES, NN_OP_SCALE_GRADS };
 
@@ -5502,20 +5505,45 @@ NN__KERNEL double NN__K(attend)(void *s, int64_t valid, int64_t n, double scale,
     return total;
 }
 
-// s = probabilities e^(scale s - lse); d = s (d - delta) scale; both 0 from valid on.
-NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double lse,
-                                   double delta) {
+// s = probabilities e^(scale s - lse); d = s (d - delta) by; both 0 from valid on.
+NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, double scale, double by,
+                                   double lse, double delta) {
     NN__R *p = (NN__R *)s, *q = (NN__R *)d;
-    V_F vs = V_SET(scale), vl = V_SET(-lse), vd = V_SET(delta);
+    V_F vs = V_SET(scale), vb = V_SET(by), vl = V_SET(-lse), vd = V_SET(delta);
     if (lse == -INFINITY) { valid = 0; }
     for (int64_t i = 0; i < valid; i += V_N) {
         V_F v = V_EXP(V_FMA(NN__LOAD(p + i, valid - i, 0), vs, vl));
-        V_F e = V_MUL(V_MUL(v, V_SUB(NN__LOAD(q + i, valid - i, 0), vd)), vs);
+        V_F e = V_MUL(V_MUL(v, V_SUB(NN__LOAD(q + i, valid - i, 0), vd)), vb);
         NN__K(put)(p + i, valid - i, v);
         NN__K(put)(q + i, valid - i, e);
     }
     NN__K(fill)(p + valid, 0, n - valid);
     NN__K(fill)(q + valid, 0, n - valid);
+}
+
+// s = scale s + mask, whose elements are `step` apart: numbers (adds), or bytes, which are 0 where s becomes
+// -inf.
+NN__KERNEL void NN__K(attend_mask)(void *s, const void *mask, int adds, int64_t step, int64_t n,
+                                   double scale) {
+    enum { BLOCK = 64 };
+    const NN__R of[2] = {(NN__R)-INFINITY, 0}, *m = (const NN__R *)mask;
+    const uint8_t *looks = (const uint8_t *)mask;
+    NN__R *p = (NN__R *)s, block[BLOCK];
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        const int64_t end = n - i < BLOCK ? n - i : BLOCK;
+        const NN__R *from = block;
+        if (adds && step == 1) {
+            from = m + i;
+        } else if (adds) {
+            for (int64_t k = 0; k < end; k++) { block[k] = m[(i + k) * step]; }
+        } else {
+            for (int64_t k = 0; k < end; k++) { block[k] = of[looks[(i + k) * step] != 0]; }
+        }
+        for (int64_t k = 0; k < end; k += V_N) {
+            V_F v = V_MUL(NN__LOAD(p + i + k, end - k, 0), V_SET(scale));
+            NN__K(put)(p + i + k, end - k, V_ADD(v, NN__LOAD(from + k, end - k, 0)));
+        }
+    }
 }
 
 // ------------------------------------------------------------------------------
@@ -12266,8 +12294,11 @@ TENSOR_API tensor_t *(tensor_pairwise_distance)(tensor_t *a, tensor_t *b, double
 // >>impl-attention                                 MARK: attention
 //
 // Blocks of queries of one head against the keys. Scores stay in the worker's scratch, and backward computes
-// them again from the saved row sums. A mask that broadcasts is read by strides. Rejected: the whole matrix
-// of scores (its memory grows with the square of the length).
+// them again from the saved row sums. A mask is read by strides, and dropout is drawn again: element k of the
+// probabilities [.., T, S] is dropped as element k of any tensor. Made of public ops, with all probabilities
+// in memory: where a mask needs a gradient or is larger than the scores, where the leading dims of query, key
+// and value differ, where weights are asked for, and under a gradient of a gradient. Rejected: that matrix
+// in all cases (its memory grows with the square of the length).
 // ------------------------------------------------------------------------------
 
 // The queries of a task, of a block, and of a causal block, which computes few forbidden scores; and the
@@ -12276,12 +12307,16 @@ enum { NN__QUERIES = 128, NN__BLOCK = 64, NN__CAUSAL = 32, NN__TRANSPOSE = 32 };
 
 typedef struct nn__attention_t {
     const nn__cpu_t *k;
-    const tensor_arg_t *q, *key, *v, *y, *lse, *g, *dq, *dk, *dv;
+    const tensor_arg_t *q, *key, *v, *mask, *y, *lse, *g, *dq, *dk, *dv;    // no mask: NULL
     int64_t heads, t, s, e, ev, blocks, rows, pitch;    // pitch: numbers in a line of transposed keys
     int64_t round;                      // of a gradient: which block of each head is next, -1 = all of them
     int causal, dtype;
     int parts;                          // in time slices: the products of a block are long, and have tasks
     double scale;
+    uint32_t keep;                      // dropout, as its kernel has it
+    double kept_scale;
+    int drops;
+    tensor_generator_t rng;
     size_t es;
     char *scratch;
     tensor__past_fn *past;              // of gradients whose rows are far apart; NULL = sums are in place
@@ -12304,8 +12339,11 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->q = a++;
     v->key = a++;
     v->v = a++;
+    v->mask = c->nin > 3 + 3 * back ? &c->arg[c->nin - 1] : NULL;
+    if (v->mask && !back) { a++; }
     v->y = a++;
     v->lse = a++;
+    if (v->mask && back) { a++; }
     v->dq = a;
     v->dk = a + 1;
     v->dv = a + 2;
@@ -12322,6 +12360,11 @@ TENSOR__FN void nn__attention_plan(const tensor_call_t *c, nn__attention_t *v) {
     v->causal = (int)c->p->attention.is_causal;
     v->rows = v->causal ? NN__CAUSAL : NN__BLOCK;
     v->scale = c->p->attention.scale;
+    const double p = c->p->attention.dropout;
+    v->drops = p > 0;
+    v->keep = (uint32_t)((1 - p) * 16777216.0 + 0.5);
+    v->kept_scale = p < 1 ? 1 / (1 - p) : 0;
+    v->rng = c->rng;
     int64_t bq = nn__min(v->t, v->rows);
     int64_t sizes[5][3];
     sizes[0][0] = bq, sizes[0][1] = v->s, sizes[0][2] = v->e;
@@ -12363,14 +12406,19 @@ TENSOR__FN nn__attention_t *nn__attention_planned(const tensor_call_t *c) {
     return v;
 }
 
-// Address of row t of head `head`, for any strides.
-TENSOR__FN char *nn__head(const tensor_arg_t *a, int64_t head, int64_t t) {
+// Where row t of head `head` begins, in elements, for any strides.
+TENSOR__FN int64_t nn__head_offset(const tensor_arg_t *a, int64_t head, int64_t t) {
     int64_t offset = t * a->strides[a->ndim - 2];
     for (int d = a->ndim - 3; d >= 0; d--) {
         offset += head % a->dims[d] * a->strides[d];
         head /= a->dims[d];
     }
-    return nn__at(a, offset);
+    return offset;
+}
+
+// Its address.
+TENSOR__FN char *nn__head(const tensor_arg_t *a, int64_t head, int64_t t) {
+    return nn__at(a, nn__head_offset(a, head, t));
 }
 
 // A block of queries of a head, or what a task of it needs.
@@ -12452,6 +12500,33 @@ TENSOR__FN void nn__attention_scores(const nn__attention_t *v, const tensor_arg_
     nn__attention_product(v, &g, a, transposed ? NULL : b, 1, scratch);
 }
 
+// Masks the first n scores of query t, which are multiplied by the scale before. -> what is left to multiply
+// them by
+TENSOR__FN double nn__attention_mask(const nn__attention_t *v, char *row, int64_t head, int64_t t,
+                                     int64_t n) {
+    const tensor_arg_t *m = v->mask;
+    if (!m) { return v->scale; }
+    const int adds = m->dtype != TENSOR_BOOL;
+    const char *at = (const char *)m->data + nn__head_offset(m, head, t) * (adds ? (int64_t)v->es : 1);
+    NN__DO(v->k, attend_mask)(row, at, adds, m->strides[m->ndim - 1], n, v->scale);
+    return 1;
+}
+
+// Drops some of the first n numbers of a row, which are those of query t. The kernel begins at a block of
+// four.
+TENSOR__FN void nn__attention_drop(const nn__attention_t *v, char *row, int64_t head, int64_t t, int64_t n) {
+    if (!v->drops) { return; }
+    const int64_t first = (head * v->t + t) * v->s, before = nn__min(n, -first & 3);
+    uint32_t word[4];
+    if (before > 0) { TENSOR__(philox)(v->rng.seed, v->rng.offset, (uint64_t)first >> 2, word); }
+    for (int64_t i = 0; i < before; i++) {
+        const int keeps = word[(first + i) & 3] >> 8 < v->keep;
+        NN__DO(v->k, scale)(row + i * (int64_t)v->es, keeps ? v->kept_scale : 0, 1);
+    }
+    row += before * (int64_t)v->es;
+    NN__DO(v->k, dropout)(row, row, first + before, n - before, v->rng, v->keep, v->kept_scale);
+}
+
 // Some rows of exponentials.
 TENSOR__FN void nn__attention_attend(void *arg, int64_t task, int worker) {
     const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
@@ -12462,7 +12537,9 @@ TENSOR__FN void nn__attention_attend(void *arg, int64_t task, int worker) {
     for (int64_t i = task * b->per; i < end; i++) {
         int64_t valid = v->causal ? nn__min(b->keys, b->t + i + 1) : b->keys;
         char *row = b->tile + i * b->keys * (int64_t)v->es;
-        b->sum[i] = NN__DO(v->k, attend)(row, valid, b->keys, v->scale, &lse);
+        const double scale = nn__attention_mask(v, row, b->head, b->t + i, valid);
+        b->sum[i] = NN__DO(v->k, attend)(row, valid, b->keys, scale, &lse);
+        nn__attention_drop(v, row, b->head, b->t + i, valid);
         nn__store(v->lse->data, v->dtype, b->head * v->t + b->t + i, lse);
     }
 }
@@ -12540,7 +12617,8 @@ TENSOR__FN void nn__attention_sum(const nn__attention_t *v, const char *tile, co
     nn__attention_product(v, &m, NULL, b, 0, scratch);
 }
 
-// Some rows of P and D.
+// Some rows of P and D; what was dropped in forward is dropped from both, but not from the P that D is made
+// of.
 TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
     const nn__attention_block_t *b = (const nn__attention_block_t *)arg;
     const nn__attention_t *v = b->v;
@@ -12548,9 +12626,13 @@ TENSOR__FN void nn__attention_attend_back(void *arg, int64_t task, int worker) {
     (void)worker;
     for (int64_t i = task * b->per; i < end; i++) {
         const int64_t t = b->t + i, row = b->head * v->t + t, at = i * b->keys * (int64_t)v->es;
+        const int64_t valid = v->causal ? nn__min(b->keys, t + 1) : b->keys;
         double delta = NN__DO(v->k, dot)(nn__head(v->g, b->head, t), nn__at(v->y, row * v->ev), v->ev);
-        NN__DO(v->k, attend_back)(b->tile + at, b->d + at, v->causal ? nn__min(b->keys, t + 1) : b->keys,
-                                  b->keys, v->scale, nn__value(v->lse->data, v->dtype, row), delta);
+        const double scale = nn__attention_mask(v, b->tile + at, b->head, t, valid);
+        nn__attention_drop(v, b->d + at, b->head, t, valid);
+        NN__DO(v->k, attend_back)(b->tile + at, b->d + at, valid, b->keys, scale, v->scale,
+                                  nn__value(v->lse->data, v->dtype, row), delta);
+        nn__attention_drop(v, b->tile + at, b->head, t, valid);
     }
 }
 
@@ -12646,13 +12728,21 @@ TENSOR__FN int nn__cpu_attention_back(tensor_call_t *c) {
 }
 
 // mask: bool (true = look) or a float to add, NULL = none. weights, if not NULL, receives the softmax after
-// the dropout.
+// the dropout, which draws from rng, NULL = the next stream.
 TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask, int causal,
-                                            double scale, double dropout, tensor_t **weights) {
+                                            double scale, double dropout, const tensor_generator_t *rng,
+                                            tensor_t **weights) {
     tensor_t *s = (tensor_mul_scalar)((tensor_matmul)(q, (tensor_mT)(k)), scale);
     if (causal) {
         const int64_t dims[2] = {q->dims[q->ndim - 2], k->dims[k->ndim - 2]};
-        mask = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
+        tensor_t *past = (tensor_tril)(nn__beside((tensor_ones_n)(dims, 2, TENSOR_BOOL), q), 0);
+        if (!mask) {
+            mask = past;
+        } else if (mask->dtype == TENSOR_BOOL) {
+            mask = (tensor_logical_and)(mask, past);
+        } else {
+            mask = (tensor_where)(past, mask, (tensor_full_like)(mask, -INFINITY));
+        }
     }
     if (mask && mask->dtype == TENSOR_BOOL) {
         s = (tensor_masked_fill)(s, (tensor_logical_not)(mask), -INFINITY);
@@ -12666,15 +12756,34 @@ TENSOR__FN tensor_t *nn__attention_composed(tensor_t *q, tensor_t *k, tensor_t *
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
     s = (tensor_softmax)(s, -1);
     if (dead) { s = (tensor_masked_fill)(s, dead, 0); }
-    if (dropout > 0) { s = (tensor_dropout)(s, dropout, 1); }
+    if (dropout > 0) { s = nn__dropout_op(s, dropout, rng); }
     if (weights) { *weights = s; }
     return (tensor_matmul)(s, v);
 }
 
-TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
-    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), NULL,
-                                             (int)p->attention.is_causal, p->attention.scale, 0, NULL),
+// The parameters of a forward, with the stream that its dropout drew from.
+typedef struct nn__drawn_t {
+    tensor_params_t p;
+    tensor_generator_t rng;
+} nn__drawn_t;
+
+// p: of nn__drawn_t if there is a dropout
+TENSOR__FN tensor_t *nn__composed_masked(tensor_t *const *in, tensor_t *mask, const tensor_params_t *p) {
+    const double dropout = p->attention.dropout;
+    const tensor_generator_t *rng = dropout > 0 ? &((const nn__drawn_t *)(const void *)p)->rng : NULL;
+    mask = nn__wide(mask);
+    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]), mask,
+                                             (int)p->attention.is_causal, p->attention.scale, dropout, rng,
+                                             NULL),
                       in[0]);
+}
+
+TENSOR__FN tensor_t *nn__composed_attention(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__composed_masked(in, NULL, p);
+}
+
+TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
+    return nn__composed_masked(in, in[3], p);
 }
 
 // What both backward rows read: grad, query, key, value, y, logsumexp.
@@ -12687,11 +12796,22 @@ TENSOR__FN void nn__attention_saved(tensor__grad_t *g, tensor_t **in) {
 }
 
 TENSOR__FN void nn__grad_attention(tensor__grad_t *g) {
-    if (nn__grad_created(g, nn__composed_attention)) { return; }
-    tensor_t *in[6];
+    const int masked = g->node->nin > 3;
+    if (g->create) {
+        tensor__grad_t again = *g;
+        nn__drawn_t drawn;
+        drawn.p = *g->p;
+        drawn.rng = g->node->rng;
+        again.p = &drawn.p;
+        nn__grad_composed_by(&again, masked ? nn__composed_biased : nn__composed_attention, g->autograd);
+        return;
+    }
+    tensor_t *in[7];
     nn__attention_saved(g, in);
+    if (masked) { in[6] = nn__saved(g, 3); }
     tensor__op_t o;
-    if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6, 3)) { return; }
+    if (!nn__grad_begin(&o, g, NN__ROW(ATTENTION_BACKWARD), in, 6 + masked, 3)) { return; }
+    o.rng = g->node->rng;
 
     // Query, key and value are often cut from one product: their gradients are written where its own is.
     const tensor__edge_t *to = NULL;
@@ -12722,12 +12842,6 @@ TENSOR__FN int nn__declined(tensor_call_t *c) {
 // was raised since `before`; otherwise poison.
 TENSOR__FN tensor_t *nn__unless_raised(int before) {
     return before || !(tensor_error_code)() ? NULL : TENSOR__(poison);
-}
-
-TENSOR__FN tensor_t *nn__composed_biased(tensor_t *const *in, const tensor_params_t *p) {
-    return nn__narrow(nn__attention_composed(nn__wide(in[0]), nn__wide(in[1]), nn__wide(in[2]),
-                                             nn__wide(in[3]),
-                                             0, p->attention.scale, 0, NULL), in[0]);
 }
 
 // Ends a call whose results are the gradients of the first n inputs. -> 0 if it was refused
@@ -12767,8 +12881,11 @@ TENSOR__FN void nn__grad_biased(tensor__grad_t *g) {
     nn__grad_composed(g, nn__composed_biased);
 }
 
+// The elements [.., T, S] up to which a mask that broadcasts is laid out for a device's library.
+enum { NN__LAID_OUT = 1 << 24 };
+
 // Attention of f16 and bf16 with a mask that is added to the scores, by a device's library. NULL = the
-// library has no plan, or the mask needs a gradient. Rows that look at nothing are zeros.
+// library has no plan, or the mask needs a gradient, or memory. Rows that look at nothing are zeros.
 TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v, tensor_t *mask,
                                           double scale) {
     int n = q->ndim, before = (tensor_error_code)();
@@ -12777,7 +12894,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
         ((tensor_grad_enabled)() && (tensor_requires_grad)(mask)) || !q->numel || !v->numel || !mask->numel) {
         return NULL;
     }
-    int64_t dims[4];
+    int64_t dims[4], all = 1;
     for (int d = 0; d < n; d++) {
         int at = mask->ndim - n + d;
         int64_t given = at < 0 ? 1 : mask->dims[at];
@@ -12787,7 +12904,9 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
             return NULL;
         }
         dims[d] = d < n - 2 ? given : full;
+        all *= dims[d];
     }
+    if (all > NN__LAID_OUT && all > mask->numel) { return NULL; }
 
     tensor_t *y = mask;
     if (mask->dtype == TENSOR_BOOL) {
@@ -12805,6 +12924,7 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     o.p = &o.params;
     o.params.attention.is_causal = 0;
     o.params.attention.scale = scale;
+    o.params.attention.dropout = 0;
     memcpy(dims, q->dims, (size_t)n * sizeof dims[0]);
     dims[n - 1] = v->dims[n - 1];
     TENSOR__(result)(&o, q->dtype, dims, n);
@@ -12813,8 +12933,9 @@ TENSOR__FN tensor_t *nn__attention_biased(tensor_t *q, tensor_t *k, tensor_t *v,
     return y->state == TENSOR__POISON_STATE ? nn__unless_raised(before) : (tensor_masked_fill)(y, dead, 0);
 }
 
-// Checks the inputs o, the mask and the options of a. 0 = raised
-TENSOR__FN int nn__attention_fits(tensor__op_t *o, const tensor_scaled_dot_product_attention_args_t *a) {
+// Checks the inputs o, the mask and the options of a; both: a mask and is_causal. 0 = raised
+TENSOR__FN int nn__attention_fits(tensor__op_t *o, const tensor_scaled_dot_product_attention_args_t *a,
+                                  int both) {
     const char *op = o->row->name;
     tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2], *mask = a->attn_mask;
     if (!nn__floats(o, 7)) { return 0; }
@@ -12828,7 +12949,7 @@ TENSOR__FN int nn__attention_fits(tensor__op_t *o, const tensor_scaled_dot_produ
     if (k->dims[k->ndim - 2] != v->dims[v->ndim - 2]) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: key %t and value %t must have the same length", op, k, v);
     }
-    if (mask && a->is_causal) {
+    if (mask && a->is_causal && !both) {
         return NN__NO(TENSOR_ERR_SHAPE, "%s: attn_mask %t and is_causal exclude each other", op, mask);
     }
     int live = TENSOR__GIVEN(mask) && mask->state == TENSOR__LIVE;
@@ -12902,14 +13023,33 @@ TENSOR__FN int nn__attention_fused(const tensor__op_t *o) {
     return same;
 }
 
+// Gives o the mask as [.., T, S]. 0 = the kernel cannot have it: it needs a gradient, or is larger than that
+TENSOR__FN int nn__attention_put_mask(tensor__op_t *o, tensor_t *mask) {
+    const tensor_t *q = o->in[0];
+    const int n = q->ndim;
+    if (mask->state != TENSOR__LIVE || mask->device != q->device || mask->ndim > n ||
+        ((tensor_grad_enabled)() && (tensor_requires_grad)(mask))) {
+        return 0;
+    }
+    int64_t dims[TENSOR_MAX_DIMS];
+    memcpy(dims, q->dims, (size_t)n * sizeof dims[0]);
+    dims[n - 1] = o->in[1]->dims[n - 2];
+    for (int d = 0; d < mask->ndim; d++) {
+        if (mask->dims[d] != 1 && mask->dims[d] != dims[n - mask->ndim + d]) { return 0; }
+    }
+    if (!TENSOR__(put_input)(o, 3, (tensor_expand_n)(mask, dims, n))) { return 0; }
+    o->nin = 4;
+    return 1;
+}
+
 // The inputs of o, by the kernel or by other ops.
 TENSOR__FN tensor_t *nn__attention_run(tensor__op_t *o, const tensor_scaled_dot_product_attention_args_t *a,
                                        tensor_t *mask) {
     tensor_t *q = o->in[0], *k = o->in[1], *v = o->in[2];
     double scale = nn__attention_scale(a, q);
-    if (mask || a->dropout_p > 0 || !nn__attention_fused(o)) {
+    if (!nn__attention_fused(o) || (mask && !nn__attention_put_mask(o, mask))) {
         tensor_t *y = nn__attention_composed(nn__wide(q), nn__wide(k), nn__wide(v), mask, a->is_causal, scale,
-                                             a->dropout_p, NULL);
+                                             a->dropout_p, NULL, NULL);
         y = nn__narrow(y, q);
         TENSOR__(abandon)(o);
         return y;
@@ -12918,6 +13058,8 @@ TENSOR__FN tensor_t *nn__attention_run(tensor__op_t *o, const tensor_scaled_dot_
     o->p = &o->params;
     o->params.attention.is_causal = a->is_causal != 0;
     o->params.attention.scale = scale;
+    o->params.attention.dropout = a->dropout_p;
+    if (a->dropout_p > 0) { o->rng = TENSOR__(next_stream)(o->th); }
     memcpy(dims, q->dims, (size_t)q->ndim * sizeof dims[0]);
     dims[q->ndim - 1] = TENSOR__WIDE(v);
     TENSOR__(result)(o, q->dtype, dims, q->ndim);
@@ -12925,16 +13067,16 @@ TENSOR__FN tensor_t *nn__attention_run(tensor__op_t *o, const tensor_scaled_dot_
     return TENSOR__(finish)(o);
 }
 
-// Its temporary tensors end with the scope of the caller.
+// Its temporary tensors end with the scope of the caller. both: a mask and is_causal may be given
 TENSOR__FN tensor_t *
-nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *given) {
+nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_args_t *given, int both) {
     tensor_scaled_dot_product_attention_args_t a = *given;
     tensor_t *in[4] = {a.query, a.key, a.value, a.attn_mask};
     tensor__op_t o;
     TENSOR__(autocast)(NN__ROW(ATTENTION)->cast, in, 4);
     a.attn_mask = in[3];
     if (!TENSOR__(begin)(&o, NN__ROW(ATTENTION), in, 3)) { return TENSOR__(poison); }
-    if (!nn__attention_fits(&o, &a)) { return TENSOR__(abandon)(&o); }
+    if (!nn__attention_fits(&o, &a, both)) { return TENSOR__(abandon)(&o); }
 
     tensor_t *q = o.in[0], *v = o.in[2], *mask = a.attn_mask, *y;
     int dtype = q->dtype, grouped = 0;
@@ -12943,7 +13085,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     memcpy(dims, q->dims, (size_t)ndim * sizeof dims[0]);
     dims[ndim - 1] = TENSOR__WIDE(v);
     if (nn__is_half(q) && (mask || a.dropout_p > 0 || !q->numel || !v->numel || !TENSOR__(halves)(q))) {
-        if (mask && a.dropout_p <= 0) {
+        if (mask && a.dropout_p <= 0 && !a.is_causal) {
             y = nn__attention_biased(q, o.in[1], v, mask, nn__attention_scale(&a, q));
             if (y) {
                 TENSOR__(abandon)(&o);
@@ -12960,7 +13102,7 @@ nn__run_scaled_dot_product_attention(const tensor_scaled_dot_product_attention_a
     return (tensor_to)(y, (tensor_dtype_t)dtype);
 }
 
-NN__OPTIONS(scaled_dot_product_attention, a, , nn__run_scaled_dot_product_attention(&a))
+NN__OPTIONS(scaled_dot_product_attention, a, , nn__run_scaled_dot_product_attention(&a, 0))
 
 // ------------------------------------------------------------------------------
 // >>impl-recurrent                                 MARK: recurrent nets
@@ -19032,7 +19174,7 @@ TENSOR__FN tensor_t *nn__attend_weighed(const nn__attending_t *v, const nn_atten
     double scale = 1 / sqrt((double)(v->l->embed_dim / v->l->num_heads));
     tensor_t *weights;
     tensor_t *y = nn__attention_composed(nn__wide(v->q[0]), nn__wide(v->q[1]), nn__wide(v->q[2]),
-                                         nn__wide(mask), 0, scale, dropout, &weights);
+                                         nn__wide(mask), 0, scale, dropout, NULL, &weights);
     if (!a->every_head) { weights = (tensor_mean_dim)(weights, 1, 0); }
     if (v->ndim == 2) { weights = (tensor_squeeze)(weights, 0); }
     (tensor_set)(a->weights, nn__narrow(weights, v->in[0]));
@@ -19053,6 +19195,13 @@ TENSOR__FN void nn__attend_causal(nn__attending_t *v) {
     }
 }
 
+// Whether a device's library may do it, with what comes later in the mask: its kernel knows one of them.
+TENSOR__FN int nn__attend_by_library(const nn__attending_t *v, double dropout) {
+    const tensor_t *q = v->q[0];
+    return (v->mask || v->pad) && dropout == 0 && q->device && nn__is_half(q) && TENSOR__(halves)(q) &&
+           v->n * v->t * v->s <= NN__LAID_OUT;
+}
+
 TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     const nn__attention_layer_t *l = (const nn__attention_layer_t *)m;
     tensor_t *in[5] = {a->query, a->key, a->value, a->attn_mask, a->key_padding_mask};
@@ -19067,10 +19216,14 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
     v.mask = in[3];
     v.pad = in[4];
     if (!nn__attend_inputs(&v) || !nn__attend_masks(&v)) { return TENSOR__(poison); }
-    if (a->is_causal) { nn__attend_causal(&v); }
+    tensor_t *bias_k = nn__called(m, "bias_k");
+    int causal = a->is_causal;
+    if (causal && (a->weights || bias_k || l->add_zero_attn)) {     // all queries see the keys that are added
+        nn__attend_causal(&v);
+        causal = 0;
+    }
 
     nn__attend_project(&v);
-    tensor_t *bias_k = nn__called(m, "bias_k");
     if (bias_k) { nn__attend_one_more(&v, bias_k, nn__called(m, "bias_v")); }
     if (l->add_zero_attn) { nn__attend_one_more(&v, NULL, NULL); }
     for (int k = 0; k < 3; k++) {
@@ -19078,8 +19231,12 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         if ((tensor_is_poison)(q)) { return q; }
         v.q[k] = (tensor_transpose)(nn__as(q, 4, v.n, q->dims[1], heads, embed / heads), 1, 2);
     }
-    tensor_t *mask = nn__attend_mask(&v), *y;
     double dropout = m->training ? l->dropout : 0;
+    if (causal && nn__attend_by_library(&v, dropout)) {
+        nn__attend_causal(&v);
+        causal = 0;
+    }
+    tensor_t *mask = nn__attend_mask(&v), *y;
     if (a->weights) {
         y = nn__attend_weighed(&v, a, mask, dropout);
     } else {
@@ -19089,7 +19246,10 @@ TENSOR__FN tensor_t *nn__attend(nn_module_t *m, const nn_attention_args_t *a) {
         c.value = v.q[2];
         c.attn_mask = mask;
         c.dropout_p = dropout;
-        y = (tensor_scaled_dot_product_attention_with)(c);
+        c.is_causal = causal;
+        tensor_scope_t scope = TENSOR__(inner_scope)(-1);
+        y = scope.thread ? (tensor_scope_return)(scope, nn__run_scaled_dot_product_attention(&c, 1))
+                         : TENSOR__(poison);
     }
     y = (nn_forward)(nn__kid(m, "out_proj"), nn__as((tensor_transpose)(y, 1, 2), 3, v.n, v.t, embed, 0));
     return (tensor_is_poison)(y) ? y : nn__batch_first(y, v.ndim, l->batch_first);

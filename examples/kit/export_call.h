@@ -127,7 +127,7 @@ KIT_TEXT_FN kit_word_t kit_immediate_text(kit_export_state_t *x, const kit_arg_t
 
 typedef struct kit_nest_t {
     int ndim, n;                                        // of loops, of operands
-    int64_t dims[TENSOR_MAX_DIMS], stride[9][TENSOR_MAX_DIMS];
+    int64_t dims[TENSOR_MAX_DIMS], stride[10][TENSOR_MAX_DIMS];
 } kit_nest_t;
 
 // Adds an operand to a nest over the dims of another, with which it broadcasts.

@@ -10,9 +10,10 @@
 // ---- attention
 
 typedef struct kit_attention_t {
-    const kit_arg_t *q, *k, *v, *y, *lse, *g, *dq, *dk, *dv;
+    const kit_arg_t *q, *k, *v, *y, *lse, *g, *dq, *dk, *dv, *mask; // mask: NULL if there is none
     long long t, s, e, ev, rows; // rows: queries of a block
     int causal;
+    double dropout;
     kit_nest_t heads;
 } kit_attention_t;
 
@@ -20,8 +21,10 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const kit_call_t *c, kit_at
     int back = c->id == NN_OP_ATTENTION_BACKWARD, n = back ? 9 : 5;
     const kit_arg_t *a = c->arg;
     memset((void *)v, 0, sizeof *v);
-    for (int k = 0; k < n; k++) {
-        if (a[k].dtype != TENSOR_F32) {
+    v->mask = c->nin > (back ? 6 : 3) ? &c->arg[c->nin - 1] : NULL;
+    v->dropout = c->p->attention.dropout;
+    for (int k = 0; k < n + (v->mask != NULL); k++) {
+        if (a[k].dtype != TENSOR_F32 && (&a[k] != v->mask || a[k].dtype != TENSOR_BOOL)) {
             return kit_cannot(x, "%s: export_c.h knows f32 alone", c->name);
         }
     }
@@ -29,8 +32,10 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const kit_call_t *c, kit_at
     v->q = a++;
     v->k = a++;
     v->v = a++;
+    a += v->mask && !back;
     v->y = a++;
     v->lse = a++;
+    a += v->mask && back;
     v->dq = a;
     v->dk = a + 1;
     v->dv = a + 2;
@@ -48,6 +53,11 @@ KIT_TEXT_FN int kit_attention(kit_export_state_t *x, const kit_call_t *c, kit_at
     const kit_arg_t *all[9] = {v->q, v->k, v->v, v->y, v->lse, v->g, v->dq, v->dk, v->dv};
     for (int k = 0; k < (back ? 9 : 5); k++) {
         kit_arg_t outer = *all[k];
+        outer.ndim = nd - 2;
+        kit_nest_add(&v->heads, &outer);
+    }
+    if (v->mask) {
+        kit_arg_t outer = *v->mask;
         outer.ndim = nd - 2;
         kit_nest_add(&v->heads, &outer);
     }
@@ -87,10 +97,35 @@ KIT_TEXT_FN void kit_heads(kit_export_state_t *x, const kit_attention_t *v) {
         kit_line(x, "%sfloat *%s = %s + %s;", all[k]->changes ? "" : "const ", name[k], from.text,
                  at.text);
     }
+    if (v->mask) {
+        kit_line(x, "const %s *mask = %s + %s;", kit_type(v->mask->dtype), kit_pointer(x, v->mask).text,
+                 kit_nest_index(&v->heads, v->g ? 9 : 5).text);
+    }
+    if (v->dropout > 0) { kit_line(x, "const int of = %s;", kit_nest_index(&v->heads, 4).text); }
 }
 
-// s[j] = q k for one query i and the keys that it may look at.
-KIT_TEXT_FN void kit_export__scores(kit_export_state_t *x, const kit_attention_t *v) {
+// kept = what dropout multiplies the probability of query t and key j by.
+KIT_TEXT_FN void kit_export__kept(kit_export_state_t *x, const kit_call_t *c, const kit_attention_t *v) {
+    const double p = v->dropout;
+    const long long stream = x->call.random_stream;
+    kit_need(x, KIT_PHILOX);
+    x->draws = 1;
+    kit_line(x, "const uint32_t at = (uint32_t)(of + t) * %lldu + (uint32_t)j;", v->s);
+    kit_line(x, "uint32_t word[4];");
+    if (stream >= 0) {
+        kit_line(x, "k_philox(seed, stream + %lld, at / 4, word);", stream);
+    } else {
+        kit_line(x, "k_philox(%lluu, %lluu, at / 4, word);", (unsigned long long)c->rng.seed,
+                 (unsigned long long)c->rng.offset);
+    }
+    kit_word_t scale = kit_number(x, p < 1 ? 1 / (1 - p) : 0, TENSOR_F32);
+    kit_line(x, "const float kept = word[at %% 4] >> 8 < %luu ? %s : 0.0f;",
+             (unsigned long)((1 - p) * 16777216.0 + 0.5), scale.text);
+}
+
+// s[j] = q k for one query i and the keys that it may look at, masked.   -> what it must be multiplied by
+KIT_TEXT_FN kit_word_t kit_export__scores(kit_export_state_t *x, const kit_attention_t *v,
+                                          kit_word_t scale) {
     if (v->causal) {
         kit_line(x, "const int n = t < %lld ? t + 1 : %lld;", v->s, v->s);
     } else {
@@ -101,7 +136,17 @@ KIT_TEXT_FN void kit_export__scores(kit_export_state_t *x, const kit_attention_t
     kit_line(x, "float f = 0;");
     kit_word_t q = kit_element(v->q, "t", "e"), k = kit_element(v->k, "j", "e");
     kit_line(x, "for (int e = 0; e < %lld; e++) { f += q[%s] * k[%s]; }", v->e, q.text, k.text);
-    kit_line(x, "s[j] = f;");
+    if (!v->mask) {
+        kit_line(x, "s[j] = f;");
+        return scale;
+    }
+    kit_word_t at = kit_element(v->mask, "t", "j");
+    if (v->mask->dtype == TENSOR_BOOL) {
+        kit_line(x, "s[j] = f = mask[%s] ? f * %s : -K_INF;", at.text, scale.text);
+    } else {
+        kit_line(x, "s[j] = f = f * %s + mask[%s];", scale.text, at.text);
+    }
+    return kit_word("%s", "1.0f");
 }
 
 // y = softmax(scale q kT) v
@@ -119,7 +164,7 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const kit_call_t *c) 
     kit_heads(x, &v);
     kit_for(x, "t", v.t);
     kit_line(x, "float *s = row, *to = y + %lld * t, most = -K_INF, sum[K_LANES] = {0}, total;", v.ev);
-    kit_export__scores(x, &v);
+    scale = kit_export__scores(x, &v, scale);
     kit_line(x, "most = most > f * %s ? most : f * %s;", scale.text, scale.text);
     kit_close(x, 1);
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] = 0; }", v.ev);
@@ -130,6 +175,10 @@ KIT_TEXT_FN int kit_write_attention(kit_export_state_t *x, const kit_call_t *c) 
     kit_line(x, "s[j] = k_exp(s[j] * %s + -most);", scale.text);
     kit_line(x, "sum[j %% K_LANES] += s[j];");
     kit_word_t at = kit_element(v.v, "j", "e");
+    if (v.dropout > 0) {
+        kit_export__kept(x, c, &v);
+        kit_line(x, "s[j] *= kept;");
+    }
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] += s[j] * v[%s]; }", v.ev, at.text);
     kit_close(x, 1);
     kit_line(x, "total = k_fold(sum, 1);");
@@ -194,11 +243,16 @@ KIT_TEXT_FN int kit_write_attention_back(kit_export_state_t *x, const kit_call_t
     kit_line(x, "    for (int l = 0; l < K_LANES; l++) { sum[l] = 0; }");
     kit_line(x, "}");
     kit_close(x, 1);
-    kit_export__scores(x, &v);
+    kit_word_t left = kit_export__scores(x, &v, scale);
     kit_line(x, "f = 0;");
     kit_line(x, "for (int e = 0; e < %lld; e++) { f += g[%s] * v[%s]; }", v.ev, g.text, value.text);
-    kit_line(x, "s[j] = k_exp(s[j] * %s + -lse[t]);", scale.text);
+    if (v.dropout > 0) {
+        kit_export__kept(x, c, &v);
+        kit_line(x, "f *= kept;");
+    }
+    kit_line(x, "s[j] = k_exp(s[j] * %s + -lse[t]);", left.text);
     kit_line(x, "d[j] = s[j] * (f - (float)all) * %s;", scale.text);
+    if (v.dropout > 0) { kit_line(x, "s[j] *= kept;"); }
     kit_line(x, "for (int e = 0; e < %lld; e++) { to[e] += d[j] * k[%s]; }", v.e, key.text);
     kit_line(x, "for (int e = 0; e < %lld; e++) { pv[%lld * j + e] += s[j] * g[%s]; }", v.ev,
              blocks ? v.ev : (long long)v.dv->strides[v.dv->ndim - 2], g.text);

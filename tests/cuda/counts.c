@@ -121,6 +121,11 @@ static void rows(const char *suffix) {
     BACK("attention backward", x = made(tensor_randn(1, 2, 128, 32)), tensor_scaled_dot_product_attention(x, x, x))
     ROW("attention with dropout", x = made(tensor_randn(1, 2, 128, 32)),
         tensor_scaled_dot_product_attention(x, x, x, .dropout_p = 0.2))
+    ROW("attention with a mask", x = made(tensor_randn(1, 2, 128, 32)); y = tensor_gt_scalar(made(tensor_randn(1, 1, 1, 128)), -1),
+        tensor_scaled_dot_product_attention(x, x, x, y))
+    BACK("attention backward, mask and dropout",
+         x = made(tensor_randn(1, 2, 128, 32)); y = tensor_gt_scalar(made(tensor_randn(1, 1, 1, 128)), -1),
+         tensor_scaled_dot_product_attention(x, x, x, y, .dropout_p = 0.2))
     ROW("attention of one query", x = made(tensor_randn(1, 2, 1, 32)); y = made(tensor_randn(1, 2, 128, 32)),
         tensor_scaled_dot_product_attention(x, y, y))
     BACK("embedding backward", x = matrix(100, 64); y = labels(512, 100), tensor_embedding(y, x))

@@ -1626,10 +1626,24 @@ static void attention_by_parts() {
             // Under sanitizers the largest add nothing: parts are of 64 queries, and of these sizes some have two or three.
             const int64_t scores = size[0] * size[1], most = SMALL_RUN || dtype == TENSOR_F64 ? 6000 : 25000;
             if (!ALL_ROWS && ((SMALL_RUN && dtype == TENSOR_F64) || scores > most)) { continue; }
-            for (int causal : {0, 1}) {
+            for (int kind = 0; kind < 6; kind++) {              // causal or not; then masks and dropout
+                const int causal = kind == 1;
+                if (kind > 1 && (dtype == TENSOR_F64 || size[0] != 70)) { continue; }
                 tensor_scope_t scope = tensor_scope_begin();
                 const int64_t query[4] = {2, size[0], 2, 12}, key[4] = {2, size[1], 2, 12};
                 tensor_p in[4] = {(tensor_randn_n)(query, 4), (tensor_randn_n)(key, 4), (tensor_randn_n)(key, 4), (tensor_randn_n)(query, 4)};
+                const int64_t wide[4] = {2, 2, size[0], size[1]}, padding[4] = {2, 1, 1, size[1]}, turned[2] = {size[1], size[0]};
+                tensor_p mask = nullptr;        // bool for each head or for keys alone; to add, laid out otherwise
+                switch (kind) {
+                case 2: mask = (tensor_gt_scalar)((tensor_randn_n)(wide, 4), -0.5); break;
+                case 3: mask = (tensor_gt_scalar)((tensor_randn_n)(padding, 4), -0.5); break;
+                case 4: mask = (tensor_transpose)((tensor_randn_n)(turned, 2), 0, 1); break;
+                default: break;
+                }
+                if (kind == 4) {                // and rows that look at nothing
+                    mask = (tensor_masked_fill)(mask, (tensor_gt_scalar)((tensor_narrow)(mask, 1, 0, 1), 0.5), -INFINITY);
+                    mask = (tensor_to)(mask, (tensor_dtype_t)dtype);
+                }
                 values got[3][4];               // by the CPU, at once, by parts
                 int64_t peak[3] = {0, 0, 0};
                 for (int way = 0; way < 3; way++) {
@@ -1640,7 +1654,9 @@ static void attention_by_parts() {
                         if (i < 3) { tensor_requires_grad_(o[i], 1); }
                     }
                     tensor_scaled_dot_product_attention_args_t a = tensor_scaled_dot_product_attention_defaults();
-                    a.query = o[0], a.key = o[1], a.value = o[2], a.is_causal = causal;
+                    a.query = o[0], a.key = o[1], a.value = o[2], a.is_causal = causal, a.dropout_p = kind > 2 ? 0.3 : 0;
+                    a.attn_mask = mask && way ? (tensor_to)(mask, TENSOR_CUDA) : mask;
+                    (tensor_manual_seed)(7);
                     if (way) { tensor_cuda_synchronize(TENSOR_CUDA); }
                     const int64_t before = way ? tensor_cuda_memory_allocated(TENSOR_CUDA) : 0;
                     if (way) { tensor_cuda_reset_peak_memory_stats(TENSOR_CUDA); }

@@ -279,17 +279,24 @@ static tensor_t *picked(tensor_t *y, tensor_t *target) {
 }
 
 // y has queries, keys and values side by side.
-static tensor_t *attended(tensor_t *y, tensor_t *target, int causal) {
+static tensor_t *attended(tensor_t *y, tensor_t *target, int causal, tensor_t *mask, double p) {
     tensor_t *part[3];
     for (int i = 0; i < 3; i++) { part[i] = tensor_narrow(y, -1, 4 * i, 4); }
-    tensor_t *z = tensor_scaled_dot_product_attention(part[0], part[1], part[2], .is_causal = causal);
+    tensor_t *z = tensor_scaled_dot_product_attention(part[0], part[1], part[2], mask, .is_causal = causal,
+                                                    .dropout_p = p);
     return tensor_mse_loss(z, target);
 }
 static tensor_t *all_seen(tensor_t *y, tensor_t *target) {
-    return attended(y, target, 0);
+    return attended(y, target, 0, NULL, 0);
 }
 static tensor_t *past_seen(tensor_t *y, tensor_t *target) {
-    return attended(y, target, 1);
+    return attended(y, target, 1, NULL, 0);
+}
+static tensor_t *some_seen(tensor_t *y, tensor_t *target) {
+    return attended(y, target, 0, tensor_unsqueeze(tensor_gt_scalar(tensor_select(target, 2, 0), -1), 1), 0.2);
+}
+static tensor_t *some_more_seen(tensor_t *y, tensor_t *target) {
+    return attended(y, target, 0, tensor_unsqueeze(tensor_select(target, 2, 1), 2), 0);
 }
 
 enum { WORDS = 11, WIDTH = 8, STEPS = 5 };
@@ -317,6 +324,10 @@ static void sequence_trainings(void) {
     CHECK(train("attention", m, nn_sgd(m, .lr = 0.1), longer, z, all_seen, 0) == 0);
     m = nn_linear(6, 12);
     CHECK(train("causal", m, nn_sgd(m, .lr = 0.1), longer, z, past_seen, 0) == 0);
+    m = nn_linear(6, 12);
+    CHECK(train("masked", m, nn_sgd(m, .lr = 0.1), longer, z, some_seen, 0) == 0);
+    m = nn_linear(6, 12);
+    CHECK(train("added_mask", m, nn_sgd(m, .lr = 0.1), longer, z, some_more_seen, 0) == 0);
     // more gates than a chain of a product is long
     replays = 1;
     m = nn_sequential(nn_lstm(5, 130, .batch_first = 1), nn_linear(130, 3));
