@@ -3217,7 +3217,8 @@ template <int V> struct stop_t {
 
 // The elements of operand k at a stop.
 template <class C, int V>
-__device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V> &at, const void *p, int dtype, C *x) {
+__device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V> &at, const void *p,
+                                          int dtype, C *x) {
     const bool packs = t.mode == PACKS;
     if (packs && !t.along[k]) {
         const C one = load_as<C>(p, dtype, place_of(t.w, k, at.first));
@@ -3256,7 +3257,8 @@ __device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V
 }
 
 template <class C, int V>
-__device__ __forceinline__ void store_stop(const tour_t &t, const stop_t<V> &at, void *p, int dtype, const C *y) {
+__device__ __forceinline__ void store_stop(const tour_t &t, const stop_t<V> &at, void *p, int dtype,
+                                           const C *y) {
     const bool packs = t.mode == PACKS;
     int64_t place[V];
     place[0] = at.there ? t.place(0, at.first) : 0;
@@ -10623,8 +10625,7 @@ template <class T, int N> inline step_kernel_t<N, class_t<T>> step_kernel(int fo
 }
 
 // f(table, its length, the largest number of elements) for all tensors that are not empty, as many at a time
-// as a launch takes: a small table for few tensors, because all of it is an argument. C: their class; f64's
-// have no large one, whose kernels nobody would run.
+// as a launch takes: N.
 template <int N, class F> inline int by_tables(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
         params_t<N> t;
@@ -10643,6 +10644,8 @@ template <int N, class F> inline int by_tables(const param_t *params, int count,
     return 0;
 }
 
+// A small table for few tensors, because all of it is an argument. C: their class; f64's have no large one,
+// whose kernels nobody would run.
 template <class C, class F> inline int by_many(const place_t &at, const param_t *params, int count, F f) {
     if constexpr (CUDART_VERSION >= 12010 && !same_type<C, double>::value) {
         if (count > MANY && at.limits.arguments >= MORE_ARGUMENTS) {
