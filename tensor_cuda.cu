@@ -2270,6 +2270,8 @@ static void libraries_close() {
 // gives 0, integers wrap. Rejected: a kernel per pair of dtypes (a hundred of each).
 // ------------------------------------------------------------------------------
 
+enum { MORE_ARGUMENTS = 32764 };                // bytes of a launch's arguments, where they may be many
+
 struct limits_t {
     int sms = 132, blocks_per_sm = 8;           // grids are not larger than what runs at the same time
     // The fewest elements that one block sums, and the number of blocks that a reduction is divided for.
@@ -2296,6 +2298,7 @@ struct limits_t {
     // The most elements of a long row that are selected, not sorted for, at most ROW_SORT; elements of a row
     // that a block goes through.
     int64_t select_most = 2048, select_part = 4096;
+    int arguments = 4096;                       // bytes that a launch may have: see >>optimizer
     int64_t matrix_shared = 40 << 10, matrix_workspace = 256 << 20;    // bytes of a matrix, of all at a time
 };
 
@@ -2550,7 +2553,29 @@ enum { MAX_OPERANDS = 6 };
 struct walk_t {
     int ndim;
     int64_t n, dims[TENSOR_MAX_DIMS], strides[MAX_OPERANDS][TENSOR_MAX_DIMS];
+    uint32_t inverse[TENSOR_MAX_DIMS];          // of a dim, and its shift: see over_dim; 0 = there is none
+    uint8_t shift[TENSOR_MAX_DIMS];
 };
+
+// For a dim whose size was set: a product instead of a division, exact for numbers below 2^31 (Granlund and
+// Montgomery, Division by invariant integers using multiplication, figure 4.1).
+inline void invert_dim(walk_t *w, int d) {
+    const uint64_t size = (uint64_t)w->dims[d];
+    int bits = 0;
+    w->inverse[d] = 0;
+    if (w->n > INT32_MAX || !size) { return; }
+    while ((uint64_t)1 << bits < size) { bits++; }
+    w->inverse[d] = (uint32_t)(((((uint64_t)1 << bits) - size) << 32) / size + 1);
+    w->shift[d] = (uint8_t)bits;
+}
+
+// i / dims[d], i < n
+__device__ inline int64_t over_dim(const walk_t &w, int d, int64_t i) {
+    const uint32_t low = (uint32_t)i;
+    if (w.inverse[d]) { return ((uint32_t)((uint64_t)low * w.inverse[d] >> 32) + low) >> w.shift[d]; }
+    if ((uint64_t)(i | w.dims[d]) >> 32) { return i / w.dims[d]; }
+    return low / (uint32_t)w.dims[d];
+}
 
 // The dims of o[0] in `order`, outermost first.
 inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
@@ -2572,6 +2597,7 @@ inline walk_t walk_in(const int *order, const tensor_arg_t *o, int count) {
         for (int k = 0; k < count; k++) { w.strides[k][at] = stride[k]; }
     }
 
+    for (int d = 0; d < w.ndim; d++) { invert_dim(&w, d); }
     return w;
 }
 
@@ -2598,19 +2624,23 @@ inline walk_t walk_by_memory(const tensor_arg_t *o, int count) {
 template <int N> __device__ inline void places_of(const walk_t &w, int64_t i, int64_t *at) {
     for (int k = 0; k < N; k++) { at[k] = 0; }
     for (int d = w.ndim - 1; d > 0; d--) {
-        int64_t size = w.dims[d], q, r;
-        if ((uint64_t)(i | size) >> 32) {
-            q = i / size;
-            r = i - q * size;
-        } else {
-            q = (uint32_t)i / (uint32_t)size;
-            r = (uint32_t)i - (uint32_t)q * (uint32_t)size;
-        }
+        const int64_t q = over_dim(w, d, i), r = i - q * w.dims[d];
         for (int k = 0; k < N; k++) { at[k] += r * w.strides[k][d]; }
         i = q;
     }
 
     for (int k = 0; k < N && w.ndim; k++) { at[k] += i * w.strides[k][0]; }
+}
+
+// The same for operand k alone.
+__device__ inline int64_t place_of(const walk_t &w, int k, int64_t i) {
+    int64_t at = 0;
+    for (int d = w.ndim - 1; d > 0; d--) {
+        const int64_t q = over_dim(w, d, i);
+        at += (i - q * w.dims[d]) * w.strides[k][d];
+        i = q;
+    }
+    return w.ndim ? at + i * w.strides[k][0] : 0;
 }
 
 // A walk as rows: the last dim is a row, the others count rows.
@@ -3114,7 +3144,6 @@ __global__ void __launch_bounds__(THREADS, N == 3 ? 3 : 4) pointwise_rows(row_se
 enum { POINTWISE_OPERANDS = 4 };
 
 struct any_set_t {
-    walk_t w;
     void *p[POINTWISE_OPERANDS];                // NULL = value everywhere
     double value[POINTWISE_OPERANDS];
     int dtype[POINTWISE_OPERANDS], op, arity;
@@ -3122,41 +3151,189 @@ struct any_set_t {
     unsigned long long *zero;                   // NULL, or the word where a divisor of 0 is noted
 };
 
+// How pointwise_any goes over a walk. PACKS: a thread takes neighbours, which lie beside each other in memory
+// or are one value (two, where they are in two rows); SPREAD: between a thread's elements are
+// those of all others, so that neighbours go to neighbours. flat: operands that lie as the walk goes.
+enum { SPREAD, PACKS };
+struct tour_t {
+    walk_t w;
+    int mode, splits;                           // splits: a pack may be in two rows
+    bool flat[MAX_OPERANDS], along[MAX_OPERANDS];
+    __device__ int64_t place(int k, int64_t i) const { return flat[k] ? i : place_of(w, k, i); }
+};
+
+// Elements of a thread at a time.
+template <class C, bool DOUBLE> constexpr int any_lanes = DOUBLE ? 1 : 16 / (int)sizeof(C);
+
+// data[k], size[k]: of operand k's elements, NULL = it is no tensor. V: elements of a pack.
+inline tour_t tour_of(const walk_t &w, int count, const void *const *data, const int *size, int V) {
+    tour_t t = {w, PACKS, 0, {}, {}};
+    const int last = w.ndim - 1;
+    const int64_t columns = w.ndim ? w.dims[last] : 1;
+    for (int k = 0; k < count; k++) {
+        if (!data[k]) { continue; }
+        const int64_t step = w.ndim ? w.strides[k][last] : 1;
+        int64_t dense = 1;
+        bool whole = columns % V == 0;
+        t.flat[k] = true;
+        for (int d = last; d >= 0; d--) {
+            t.flat[k] = t.flat[k] && w.strides[k][d] == dense;
+            dense *= w.dims[d];
+            if (d < last) { whole = whole && w.strides[k][d] % V == 0; }
+        }
+        t.along[k] = step != 0;
+        if (step == 0 && k && columns >= V) {
+            if (columns % V && w.ndim > 1) { t.splits = 1; }
+            continue;
+        }
+        const int bytes = least(16, size[k] * V);
+        if (step != 1 || (uintptr_t)data[k] % (unsigned)bytes || !(t.flat[k] || whole)) { t.mode = SPREAD; }
+    }
+    return t;
+}
+
+inline grid_t tour_grid(const place_t &at, const tour_t &t, int V) {
+    return threads_for(at, t.mode == PACKS ? (t.w.n + V - 1) / V : t.w.n);
+}
+
+// What a thread takes of a tour at a time: the threads' n-th.
+template <int V> struct stop_t {
+    int64_t first, step;
+    int there, left;                            // there: so many elements; left: of them in the first row
+    __device__ stop_t(const tour_t &t, int64_t n)
+        : first((n * thread_count() + thread_index()) * V), step(1), there(V), left(V) {
+        if (t.mode == SPREAD) {
+            first = n * thread_count() * V + thread_index();
+            step = thread_count();
+        }
+        while (there && first + (there - 1) * step >= t.w.n) { there--; }
+        if (t.splits) {
+            const int64_t columns = t.w.dims[t.w.ndim - 1];
+            const int64_t rest = (over_dim(t.w, t.w.ndim - 1, first) + 1) * columns - first;
+            left = rest < V ? (int)rest : V;
+        }
+    }
+};
+
+// The elements of operand k at a stop.
+template <class C, int V>
+__device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V> &at, const void *p,
+                                          int dtype, C *x) {
+    const bool packs = t.mode == PACKS;
+    if (packs && !t.along[k]) {
+        const C one = load_as<C>(p, dtype, place_of(t.w, k, at.first));
+        const bool two = at.left < at.there;
+        const C other = two ? load_as<C>(p, dtype, place_of(t.w, k, at.first + at.left)) : one;
+        TCU_UNROLL
+        for (int i = 0; i < V; i++) { x[i] = i < at.left ? one : other; }
+        return;
+    }
+    int64_t place[V];
+    place[0] = at.there ? t.place(k, at.first) : 0;
+    TCU_UNROLL
+    for (int i = 1; i < V; i++) {
+        place[i] = place[0] + i;
+        if (!packs && i < at.there) { place[i] = t.place(k, at.first + i * at.step); }
+    }
+
+    const bool whole = packs && at.there == V;
+    switch (dtype) {
+#define TCU_X(id, T)                                                                                         \
+    case id:                                                                                                 \
+        if (whole) {                                                                                         \
+            const pack_t<T, V> in = *(const pack_t<T, V> *)((const T *)p + place[0]);                        \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) { x[i] = to_class<C>(in.v[i]); }                                     \
+        } else {                                                                                             \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) {                                                                    \
+                if (i < at.there) { x[i] = to_class<C>(((const T *)p)[place[i]]); }                          \
+            }                                                                                                \
+        }                                                                                                    \
+        break;
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+}
+
+template <class C, int V>
+__device__ __forceinline__ void store_stop(const tour_t &t, const stop_t<V> &at, void *p, int dtype,
+                                           const C *y) {
+    const bool packs = t.mode == PACKS;
+    int64_t place[V];
+    place[0] = at.there ? t.place(0, at.first) : 0;
+    TCU_UNROLL
+    for (int i = 1; i < V; i++) {
+        place[i] = place[0] + i;
+        if (!packs && i < at.there) { place[i] = t.place(0, at.first + i * at.step); }
+    }
+
+    const bool whole = packs && at.there == V;
+    switch (dtype) {
+#define TCU_X(id, T)                                                                                         \
+    case id:                                                                                                 \
+        if (whole) {                                                                                         \
+            pack_t<T, V> out;                                                                                \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) { out.v[i] = from_class<T>(y[i]); }                                  \
+            *(pack_t<T, V> *)((T *)p + place[0]) = out;                                                      \
+        } else {                                                                                             \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) {                                                                    \
+                if (i < at.there) { ((T *)p)[place[i]] = from_class<T>(y[i]); }                              \
+            }                                                                                                \
+        }                                                                                                    \
+        break;
+    TCU_DTYPES(TCU_X)
+#undef TCU_X
+    }
+}
+
 // Two tables, so that the large formulas of the second do not take registers from the first.
 #define TCU_X(ID, name, ...)                                                                                 \
     case TENSOR_OP_##ID:                                                                                     \
         if constexpr (same_type<C, int64_t>::value ? op_##name::KIND != TENSOR__FLT                          \
                                                    : op_##name::KIND != TENSOR__BIT) {                       \
-            return op_##name{{p[0], p[1], p[2], p[3]}}(a, b, c);                                             \
+            const op_##name f{{p[0], p[1], p[2], p[3]}};                                                     \
+            TCU_UNROLL                                                                                       \
+            for (int i = 0; i < V; i++) { y[i] = f(x[0][i], x[1][i], x[2][i]); }                             \
         }                                                                                                    \
         break;
-template <class C, bool DOUBLE> __device__ inline C apply(int op, const double *p, C a, C b, C c) {
+template <class C, bool DOUBLE, int V>
+__device__ __forceinline__ void apply(int op, const double *p, const C (*x)[V], C *y) {
     if constexpr (DOUBLE) {
         switch (op) { TCU_DOUBLE_ROWS(TCU_X) }
     } else {
         switch (op) { TCU_POINTWISE_ROWS(TCU_X) }
     }
-    return C(0);
 }
 #undef TCU_X
 
 template <class C, bool DOUBLE = false>
-__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_any(any_set_t s) {
-    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
-        int64_t at[POINTWISE_OPERANDS];
-        C x[3] = {0, 0, 0};
-        places_of<POINTWISE_OPERANDS>(s.w, i, at);
-TCU_UNROLL
+__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : same_type<C, double>::value ? 3 : 4)
+    pointwise_any(tour_t t, any_set_t s) {
+    constexpr int V = any_lanes<C, DOUBLE>;
+    for (int64_t n = 0; n * thread_count() * V < t.w.n; n++) {
+        const stop_t<V> at(t, n);
+        C x[3][V] = {}, y[V] = {};
+        TCU_UNROLL
         for (int k = 0; k < 3; k++) {
-            if (k < s.arity) {
-                x[k] = s.p[k + 1] ? load_as<C>(s.p[k + 1], s.dtype[k + 1], at[k + 1])
-                                  : to_class<C>(s.value[k + 1]);
+            if (k >= s.arity) { continue; }
+            if (s.p[k + 1]) {
+                load_stop<C, V>(t, k + 1, at, s.p[k + 1], s.dtype[k + 1], x[k]);
+                continue;
             }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) { x[k][i] = to_class<C>(s.value[k + 1]); }
         }
         if constexpr (same_type<C, int64_t>::value) {
-            if (s.zero && !x[1]) { fault(s.zero, i); }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) {
+                if (s.zero && i < at.there && !x[1][i]) { fault(s.zero, at.first + i * at.step); }
+            }
         }
-        store_as<C>(s.p[0], s.dtype[0], at[0], apply<C, DOUBLE>(s.op, s.param, x[0], x[1], x[2]));
+        apply<C, DOUBLE, V>(s.op, s.param, x, y);
+        store_stop<C, V>(t, at, s.p[0], s.dtype[0], y);
     }
 }
 
@@ -3180,18 +3357,18 @@ __device__ inline void apply_pack(int op, const double *p, const int64_t (*x)[V]
 #undef TCU_X
 
 template <class T, bool TRUTH>
-__global__ void __launch_bounds__(THREADS, 4) pointwise_integers(any_set_t s) {
+__global__ void __launch_bounds__(THREADS, 4) pointwise_integers(walk_t w, any_set_t s) {
     typedef typename pick_t<TRUTH, bool8, T>::type Y;
     constexpr int V = few_lanes_of<T>;
-    const int64_t packs = s.w.n / V;
-    for (int64_t q = thread_index(); q * V < s.w.n; q += thread_count()) {
+    const int64_t packs = w.n / V;
+    for (int64_t q = thread_index(); q * V < w.n; q += thread_count()) {
         int64_t x[3][V] = {}, y[V] = {};
-        const int there = q < packs ? V : (int)(s.w.n - packs * V);
+        const int there = q < packs ? V : (int)(w.n - packs * V);
         TCU_UNROLL
         for (int k = 0; k < 3; k++) {
             if (k >= s.arity) { continue; }
             const T *from = (const T *)s.p[k + 1];
-            const int64_t step = from && s.w.ndim ? s.w.strides[k + 1][0] : 0;
+            const int64_t step = from && w.ndim ? w.strides[k + 1][0] : 0;
             if (from && step && there == V) {
                 const pack_t<T, V> in = ((const pack_t<T, V> *)from)[q];
                 TCU_UNROLL
@@ -3233,10 +3410,11 @@ inline int integers_of(const walk_t &w, const tensor_arg_t *o, int count, bool t
     return dtype;
 }
 
-template <bool TRUTH> inline int launch_integers(const place_t &at, int dtype, const any_set_t &s) {
+template <bool TRUTH>
+inline int launch_integers(const place_t &at, int dtype, const walk_t &w, const any_set_t &s) {
     auto go = [&](auto type) {
         typedef TCU_TYPE(type) T;
-        return launch(at, threads_for(at, s.w.n / few_lanes_of<T> + 1), pointwise_integers<T, TRUTH>, s);
+        return launch(at, threads_for(at, w.n / few_lanes_of<T> + 1), pointwise_integers<T, TRUTH>, w, s);
     };
     switch (dtype) {
     case TENSOR_I64: return go(type_t<int64_t>());
@@ -3337,7 +3515,7 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
     }
 
     any_set_t s;
-    s.w = w;
+    int size[POINTWISE_OPERANDS] = {};
     s.op = op;
     s.arity = arity;
     s.zero = zero;
@@ -3347,19 +3525,24 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
         s.p[k] = k <= arity && !number ? o[k].data : nullptr;
         s.value[k] = number ? *(const double *)o[k].data : 0;
         s.dtype[k] = k <= arity ? o[k].dtype : 0;
+        size[k] = size_of(s.dtype[k]);
     }
 
     if (large && class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
     const int integers = class_of(compute) == 2 && !zero ? integers_of(w, o, arity + 1, relation) : -1;
     if (integers >= 0) {
-        return relation ? launch_integers<true>(at, integers, s) : launch_integers<false>(at, integers, s);
+        return relation ? launch_integers<true>(at, integers, w, s)
+                        : launch_integers<false>(at, integers, w, s);
     }
     return by_class(compute, [&](auto type) {
         typedef TCU_TYPE(type) C;
+        const int V = large ? any_lanes<C, true> : any_lanes<C, false>;
+        const tour_t t = tour_of(w, arity + 1, s.p, size, V);
+        const grid_t grid = tour_grid(at, t, V);
         if constexpr (same_type<C, int64_t>::value) {
-            return launch(at, threads_for(at, w.n), pointwise_any<C>, s);
+            return launch(at, grid, pointwise_any<C>, t, s);
         } else {
-            return launch(at, threads_for(at, w.n), large ? pointwise_any<C, true> : pointwise_any<C>, s);
+            return launch(at, grid, large ? pointwise_any<C, true> : pointwise_any<C>, t, s);
         }
     });
 }
@@ -3368,13 +3551,14 @@ inline int pointwise(const place_t &at, int op, const tensor_arg_t *o, int arity
 // gradient g; each of these is given only if the formula reads it.
 enum { BACK_INPUTS = 5, BACK_OUTPUTS = 3 };
 
-struct back_set_t {
-    walk_t w;                                   // the results, then each of in[]
+struct back_any_t {
     const void *in[BACK_INPUTS];                // NULL = value everywhere
     void *out[BACK_OUTPUTS];                    // in the order of the walk, contiguous; NULL = not wanted
     double value[BACK_INPUTS], param[4];
     int dtype[BACK_INPUTS], to, op;
 };
+
+struct back_set_t : back_any_t { walk_t w; };   // the results, then each of in[]
 
 struct back_rows_t {
     rows_t r;
@@ -3404,9 +3588,20 @@ TENSOR_OPS_DOUBLE1(TCU_X1) TENSOR_OPS_DOUBLE2(TCU_X2)
 #undef TCU_DERIVE
 #undef TCU_D
 // clang-format on
-#define TCU_X(ID, name, ...) case TENSOR_OP_##ID: slope_##name::of<C>(p, x, want, out); break;
-template <class C, bool DOUBLE>
-__device__ inline void derive(int op, const double *p, const C *x, void *const *want, C *out) {
+#define TCU_X(ID, name, ...)                                                                                 \
+    case TENSOR_OP_##ID:                                                                                     \
+        TCU_UNROLL                                                                                           \
+        for (int i = 0; i < V; i++) {                                                                        \
+            const C of[BACK_INPUTS] = {x[0][i], x[1][i], x[2][i], x[3][i], x[4][i]};                         \
+            C d[BACK_OUTPUTS] = {};                                                                          \
+            slope_##name::of<C>(p, of, want, d);                                                             \
+            TCU_UNROLL                                                                                       \
+            for (int m = 0; m < BACK_OUTPUTS; m++) { out[m][i] = d[m]; }                                     \
+        }                                                                                                    \
+        break;
+template <class C, bool DOUBLE, int V>
+__device__ __forceinline__ void derive(int op, const double *p, const C (*x)[V], void *const *want,
+                                       C (*out)[V]) {
     if constexpr (DOUBLE) {
         switch (op) { TCU_DOUBLE_ROWS(TCU_X) }
     } else {
@@ -3416,19 +3611,24 @@ __device__ inline void derive(int op, const double *p, const C *x, void *const *
 #undef TCU_X
 
 template <class C, bool DOUBLE = false>
-__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 4) pointwise_backward_any(back_set_t s) {
-    for (int64_t i = thread_index(); i < s.w.n; i += thread_count()) {
-        int64_t at[1 + BACK_INPUTS];
-        C x[BACK_INPUTS], d[BACK_OUTPUTS];
-        places_of<1 + BACK_INPUTS>(s.w, i, at);
+__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : 3) pointwise_backward_any(tour_t t, back_any_t s) {
+    constexpr int V = any_lanes<C, DOUBLE>;
+    for (int64_t n = 0; n * thread_count() * V < t.w.n; n++) {
+        const stop_t<V> at(t, n);
+        C x[BACK_INPUTS][V] = {}, d[BACK_OUTPUTS][V];
         TCU_UNROLL
         for (int m = 0; m < BACK_INPUTS; m++) {
-            x[m] = s.in[m] ? load_as<C>(s.in[m], s.dtype[m], at[m + 1]) : (C)s.value[m];
+            if (s.in[m]) {
+                load_stop<C, V>(t, m + 1, at, s.in[m], s.dtype[m], x[m]);
+                continue;
+            }
+            TCU_UNROLL
+            for (int i = 0; i < V; i++) { x[m][i] = (C)s.value[m]; }
         }
-        derive<C, DOUBLE>(s.op, s.param, x, s.out, d);
+        derive<C, DOUBLE, V>(s.op, s.param, x, s.out, d);
         TCU_UNROLL
         for (int m = 0; m < BACK_OUTPUTS; m++) {
-            if (s.out[m]) { store_as<C>(s.out[m], s.to, i, d[m]); }
+            if (s.out[m]) { store_stop<C, V>(t, at, s.out[m], s.to, d[m]); }
         }
     }
 }
@@ -3571,13 +3771,24 @@ inline int pointwise_backward(const place_t &at, int op, const tensor_arg_t *in,
     if (rows && g.dtype == TENSOR_BF16) { code = launch_backward_rows<bf16>(at, s); }
     if (code != TENSOR_ERR_UNSUPPORTED) { return code; }
     if (class_of(compute) == 2) { return TENSOR_ERR_UNSUPPORTED; }
-    const grid_t grid = threads_for(at, s.w.n);
-    if (class_of(compute)) {
-        return launch(at, grid, large ? pointwise_backward_any<double, true> : pointwise_backward_any<double>,
-                      s);
-    }
-
-    return launch(at, grid, large ? pointwise_backward_any<float, true> : pointwise_backward_any<float>, s);
+    return by_real(class_of(compute) ? TENSOR_F64 : TENSOR_F32, [&](auto type) {
+        typedef TCU_TYPE(type) C;
+        const void *data[1 + BACK_INPUTS] = {first->data};
+        int size[1 + BACK_INPUTS] = {size_of(s.to)};
+        const int lanes = large ? any_lanes<C, true> : any_lanes<C, false>;
+        for (int k = 0; k < BACK_INPUTS; k++) {
+            data[k + 1] = s.in[k];
+            size[k + 1] = size_of(s.dtype[k]);
+        }
+        tour_t t = tour_of(s.w, 1 + BACK_INPUTS, data, size, lanes);
+        for (int k = 0; k < count; k++) {
+            const int bytes = least(16, size[0] * lanes);
+            if (s.out[k] && (uintptr_t)s.out[k] % (unsigned)bytes) { t.mode = SPREAD; }
+        }
+        return launch(at, tour_grid(at, t, lanes),
+                      large ? pointwise_backward_any<C, true> : pointwise_backward_any<C>, t,
+                      (const back_any_t &)s);
+    });
 }
 
 // ------------------------------------------------------------------------------
@@ -3650,6 +3861,7 @@ inline int copy(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &x)
         if (wide) {
             w.n /= V;
             w.dims[last] /= V;
+            invert_dim(&w, last);
             for (int d = 0; d < last; d++) {
                 w.strides[0][d] /= V;
                 w.strides[1][d] /= V;
@@ -4261,6 +4473,7 @@ inline reduce_plan_t reduce_plan(const place_t &at, const tensor_arg_t &x, uint3
         p.r.width = V;
         k.n /= V;
         k.dims[last] /= V;
+        invert_dim(&k, last);
         k.strides[0][last] = k.strides[1][last] = V;
     }
 
@@ -5855,7 +6068,8 @@ scatter_keys(uint64_t *key, int *order, walk_t w, const void *index, int dtype, 
     }
 }
 
-// Stable radix sort of (key, order), eight bits per pass; a block takes TILE neighbours, a thread EACH.
+// Stable radix sort of (key, order), eight bits per pass; a block takes TILE neighbours, a thread EACH. K: of
+// the keys, 32 bits where they suffice, which is a third less to move.
 enum { RADIX_BITS = 8, RADIX = 1 << RADIX_BITS, EACH = 8, TILE = THREADS * EACH, PASSES = 64 / RADIX_BITS };
 
 static_assert((int)RADIX == (int)THREADS, "a thread a digit");
@@ -5888,14 +6102,14 @@ __global__ void __launch_bounds__(THREADS, 4) sum_counts(int *total, int n) {   
 }
 
 // Counts how many keys have each digit, for all passes at once: bins[pass][digit].
-__global__ void __launch_bounds__(THREADS, 4)
-    radix_bins(int *bins, const uint64_t *key, int64_t n, int first, int passes) {
+template <class K> __global__ void __launch_bounds__(THREADS, 4)
+    radix_bins(int *bins, const K *key, int64_t n, int first, int passes) {
     TCU_SHARED(int, count, [PASSES][RADIX]);
     const int t = (int)threadIdx.x;
     for (int p = 0; p < passes; p++) { count[p][t] = 0; }
     __syncthreads();
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
-        uint64_t k = key[i];
+        const K k = key[i];
         for (int p = 0; p < passes; p++) { atomicAdd(&count[p][digit_of(k, first + p * RADIX_BITS)], 1); }
     }
 
@@ -5939,15 +6153,15 @@ __device__ inline int64_t digits_before(unsigned long long *state, int tile, int
 // Sorts all keys by one digit, in one launch (decoupled look-back). A warp takes 32 EACH neighbours, 32 at a
 // time, so that its lanes' keys are contiguous. Keys are written through shared memory, so that keys with
 // the same digit are contiguous too.
-__global__ void __launch_bounds__(THREADS, 4)
-    radix_pass(uint64_t *to_key, int *to, const uint64_t *key, const int *order, const int *bins,
+template <class K> __global__ void __launch_bounds__(THREADS, 4)
+    radix_pass(K *to_key, int *to, const K *key, const int *order, const int *bins,
                unsigned long long *state, unsigned *ticket, int64_t n, int first, int pass) {
     enum { WARPS = THREADS / 32 };
     TCU_SHARED(int, count, [WARPS][RADIX]);
     TCU_SHARED(int, part, [THREADS]);
     TCU_SHARED(int, start, [RADIX]);
     TCU_SHARED(int64_t, base, [RADIX]);
-    TCU_SHARED(uint64_t, moved_key, [TILE]);
+    TCU_SHARED(K, moved_key, [TILE]);
     TCU_SHARED(int, moved, [TILE]);
     TCU_SHARED(unsigned, mine, [1]);
     const int t = (int)threadIdx.x, w = t / 32, lane = t % 32, shift = first + pass * RADIX_BITS;
@@ -5956,11 +6170,11 @@ __global__ void __launch_bounds__(THREADS, 4)
     __syncthreads();
     const int tile = (int)mine[0];
     const int64_t from = (int64_t)tile * TILE + w * 32 * EACH + lane;
-    uint64_t own[EACH];
+    K own[EACH];
     int rank[EACH];                             // among the warp's keys of the digit
     for (int k = 0; k < EACH; k++) {
         int64_t i = from + k * 32;
-        own[k] = i < n ? key[i] : ~0ull;
+        own[k] = i < n ? key[i] : (K)~0ull;
         int d = digit_of(own[k], shift);
         unsigned peers = __match_any_sync(~0u, i < n ? d : -1);
         int had = i < n ? count[w][d] : 0;
@@ -6006,8 +6220,8 @@ inline int log2_up(int64_t n) {                             // bits that 0 .. n 
 }
 
 // Scratch of a sort of n elements. The keys and the order to be sorted are in key and order.
-struct sortable_t {
-    uint64_t *key, *key2;
+template <class K> struct sortable_t {
+    K *key, *key2;
     unsigned long long *state;                  // this and what follows must be zero before a sort
     int *bins;
     unsigned *ticket;
@@ -6020,7 +6234,7 @@ struct sortable_t {
     }
 
     sortable_t(void *scratch, int64_t n) {
-        key = (uint64_t *)scratch;
+        key = (K *)scratch;
         key2 = key + n;
         state = (unsigned long long *)(key2 + n);
         bins = (int *)(state + tiles(n) * RADIX);
@@ -6030,20 +6244,24 @@ struct sortable_t {
     }
 };
 
-inline uint64_t sort_scratch(int64_t n) { return (uint64_t)n * 24 + sortable_t::zeros(n) + 64; }
+typedef sortable_t<uint64_t> sorted_t;
+
+inline uint64_t sort_scratch(int64_t n) {                   // for keys of either length
+    return (uint64_t)n * 24 + sorted_t::zeros(n) + 64;
+}
 
 // Sorts by bits first .. end - 1 of the keys; n < 2^31.
-inline int radix_sort(const place_t &at, sortable_t &b, int64_t n, int first, int end) {
+template <class K> inline int radix_sort(const place_t &at, sortable_t<K> &b, int64_t n, int first, int end) {
     const int passes = (end - first + RADIX_BITS - 1) / RADIX_BITS;
-    const unsigned tiles = (unsigned)sortable_t::tiles(n);
+    const unsigned tiles = (unsigned)sortable_t<K>::tiles(n);
     if (passes < 1) { return 0; }
-    int code = code_of(cudaMemsetAsync(b.state, 0, sortable_t::zeros(n), at.stream));
-    if (!code) { code = launch(at, threads_for(at, n), radix_bins, b.bins, b.key, n, first, passes); }
+    int code = code_of(cudaMemsetAsync(b.state, 0, sortable_t<K>::zeros(n), at.stream));
+    if (!code) { code = launch(at, threads_for(at, n), radix_bins<K>, b.bins, b.key, n, first, passes); }
     if (!code) { code = launch(at, {(unsigned)passes, THREADS}, radix_starts, b.bins); }
     for (int pass = 0; !code && pass < passes; pass++) {
-        code = launch(at, {tiles, THREADS}, radix_pass, b.key2, b.order2, b.key, b.order, b.bins, b.state,
-                      b.ticket + pass, n, first, pass);
-        uint64_t *k = b.key;
+        code = launch(at, {tiles, THREADS}, radix_pass<K>, b.key2, b.order2, b.key, b.order, b.bins,
+                      b.state, b.ticket + pass, n, first, pass);
+        K *k = b.key;
         int *o = b.order;
         b.key = b.key2;
         b.key2 = k;
@@ -6218,7 +6436,7 @@ inline int add_at(const place_t &at, const tensor_arg_t &y, const tensor_arg_t &
     if (!n || !width) { return 0; }
     if (n > INT32_MAX) { return TENSOR_ERR_UNSUPPORTED; }
     if (index && !size) { return TENSOR_ERR_INDEX; }
-    sortable_t b(scratch, n);
+    sorted_t b(scratch, n);
     const void *indices = index ? index->data : nullptr;
     int code = launch(at, threads_for(at, n), scatter_keys, b.key, b.order, w, indices,
                       index ? index->dtype : 0, stride, size, padding, places, at.error);
@@ -6321,17 +6539,18 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, uint64_t *key, int *order, int64_t n) {
+template <class K>
+__global__ void __launch_bounds__(THREADS, 4) order_keys(order_t o, K *key, int *order, int64_t n) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
-        key[i] = key_of(o, i);
+        key[i] = (K)key_of(o, i);
         order[i] = (int)i;
     }
 }
 
-__global__ void __launch_bounds__(THREADS, 4)
-    row_keys(uint64_t *key, const int *order, int64_t n, int64_t columns) {
+template <class K> __global__ void __launch_bounds__(THREADS, 4)
+    row_keys(K *key, const int *order, int64_t n, int64_t columns) {
     for (int64_t i = thread_index(); i < n; i += thread_count()) {
-        key[i] = (uint64_t)(order[i] / columns);
+        key[i] = (K)(order[i] / columns);
     }
 }
 
@@ -6730,22 +6949,33 @@ inline int sorted_alone(const place_t &at, const order_t &o, int *order, const i
                   by_place);
 }
 
-// order[row][i] = position in x of the row's i-th element, in b.order. Scratch: sort_scratch(rows columns).
-inline int sorted_rows(const place_t &at, const order_t &o, sortable_t &b, int64_t rows, int64_t columns) {
-    int64_t n = rows * columns;
+// (*order)[row][i] = position in x of the row's i-th element. Scratch: sort_scratch(rows columns).
+template <class K>
+inline int sorted_by(const place_t &at, const order_t &o, void *scratch, int64_t rows, int64_t columns,
+                     const int **order) {
+    const int64_t n = rows * columns;
+    sortable_t<K> b(scratch, n);
+    *order = b.order;
     if (columns <= at.limits.sort_row) {
         return sorted_alone(at, o, b.order, nullptr, rows, columns, false);
     }
 
     const grid_t grid = threads_for(at, n);
-    int code = launch(at, grid, order_keys, o, b.key, b.order, n);
+    int code = launch(at, grid, order_keys<K>, o, b.key, b.order, n);
     if (!code) { code = radix_sort(at, b, n, o.first, o.bits); }
     if (!code && rows > 1) {
-        code = launch(at, grid, row_keys, b.key, (const int *)b.order, n, columns);
+        code = launch(at, grid, row_keys<K>, b.key, (const int *)b.order, n, columns);
         if (!code) { code = radix_sort(at, b, n, 0, log2_up(rows)); }
     }
 
+    *order = b.order;
     return code;
+}
+
+inline int sorted_rows(const place_t &at, const order_t &o, void *scratch, int64_t rows, int64_t columns,
+                       const int **order) {
+    return o.bits <= 32 ? sorted_by<uint32_t>(at, o, scratch, rows, columns, order)
+                        : sorted_by<uint64_t>(at, o, scratch, rows, columns, order);
 }
 
 enum pick_id { PICK_SORT, PICK_TOP, PICK_RANK, PICK_MODE };
@@ -6789,10 +7019,9 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
         return launch(at, threads_for(at, n), order_places, to, (const int *)order, rows, m, m, columns);
     }
 
-    sortable_t b(scratch, rows * columns);
-    int code = sorted_rows(at, o, b, rows, columns);
+    const int *order;
+    int code = sorted_rows(at, o, scratch, rows, columns, &order);
     if (code) { return code; }
-    const int *order = b.order;
     if (what == PICK_RANK) {
         return launch(at, threads_for(at, rows), order_rank, to, o, order, rows, columns, k);
     }
@@ -6802,7 +7031,7 @@ inline int pick(const place_t &at, int what, const tensor_arg_t &y, const tensor
     const grid_t grid = threads_for(at, n);
     int64_t wide = columns;
     if (what == PICK_TOP && !sorted) {
-        sortable_t h((char *)scratch + (sort_scratch(rows * columns) + 15) / 16 * 16, n);
+        sorted_t h((char *)scratch + (sort_scratch(rows * columns) + 15) / 16 * 16, n);
         int e = launch(at, grid, head_keys, h.key, h.order, order, rows, columns, m);
         if (!e) { e = radix_sort(at, h, n, 0, log2_up(rows * columns)); }
         if (e) { return e; }
@@ -6993,7 +7222,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 
 // Scratch: sort_scratch(n), then n ints. n < 2^31.
 inline int random_order(const place_t &at, int64_t *y, int64_t n, rng_t g, void *scratch) {
-    sortable_t b(scratch, n);
+    sorted_t b(scratch, n);
     int *filled = (int *)((char *)scratch + sort_scratch(n));
     const grid_t grid = threads_for(at, n);
     int code = launch(at, grid, draw_swaps, b.key, b.order, filled, n, g);
@@ -10275,9 +10504,14 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // On the CPU: >>impl-optim, >>nn-kernel-optim.
 // ------------------------------------------------------------------------------
 
-enum { MANY = 64 };                             // as many as 4 KB of arguments can hold, beside the numbers
+// As many tensors as 4 KB of arguments can hold, beside the numbers; and as many as those of MORE_ARGUMENTS,
+// which toolkits have from 12.1 on, drivers from their own 12.1 (530) on, and all devices from 7.0 on.
+enum { MANY = 64, MANY_MORE = 640 };
 struct param_t { void *p, *g, *s[3]; int64_t n; };      // s: states, NULL if the rule has fewer
-struct params_t { param_t of[MANY]; };
+template <int N> struct params_t {
+    static constexpr int ROOM = N;
+    param_t of[N];
+};
 
 // The words of a graph's ops that may have refused an index: see fault(). Bit i of `of`: word i is one.
 // held: whether one of them was written in an earlier run; NULL = not asked.
@@ -10292,8 +10526,9 @@ template <class C> struct update_t {            // nn_update_t, its numbers in t
     nn_update_t of;
 };
 
-static_assert(sizeof(params_t) + sizeof(update_t<double>) + sizeof(void *) + sizeof(refusals_t) <= 4096,
-              "arguments of a launch");
+template <int N> constexpr size_t arguments_of =
+    sizeof(params_t<N>) + sizeof(update_t<double>) + sizeof(void *) + sizeof(refusals_t);
+static_assert(arguments_of<MANY> <= 4096 && arguments_of<MANY_MORE> <= MORE_ARGUMENTS, "of a launch");
 
 // One struct for each formula of NN__STEPS: its states, and what it computes for one element.
 #undef NN__T
@@ -10338,9 +10573,9 @@ __device__ inline bool any_refused(const refusals_t &r) {
 // LIVE: the numbers are those at `live` when the kernel runs, as a graph needs them, whose step is not done
 // where an op of the graph has refused an index.
 // T: of parameters and gradients; states have the class's dtype.
-template <class T, class STEP, bool LIVE, class C = class_t<T>>
+template <class T, class STEP, bool LIVE, int N, class C = class_t<T>>
 __global__ void __launch_bounds__(THREADS, sizeof(C) == 8 ? 3 : 4)      // f64's numbers fill the registers
-optimizer_step(params_t t, update_t<C> given, const update_t<C> *live, refusals_t refused) {
+optimizer_step(params_t<N> t, update_t<C> given, const update_t<C> *live, refusals_t refused) {
     if (LIVE && any_refused(refused)) { return; }
     update_t<C> u = given;
     if (LIVE) { u = *live; }
@@ -10437,35 +10672,37 @@ __global__ void __launch_bounds__(32, 1) note_refusals(unsigned *held, refusals_
     if (!threadIdx.x) { *held = any_refused(refused); }
 }
 
-template <class C> using step_kernel_t = void (*)(params_t, update_t<C>, const update_t<C> *, refusals_t);
+template <int N, class C>
+using step_kernel_t = void (*)(params_t<N>, update_t<C>, const update_t<C> *, refusals_t);
 
 // A formula without states stores those of others (take), which are not halves.
-template <class T, class STEP, bool LIVE> inline step_kernel_t<class_t<T>> step_kernel_of() {
+template <class T, class STEP, bool LIVE, int N> inline step_kernel_t<N, class_t<T>> step_kernel_of() {
     if constexpr (is_half<T> && STEP::STATES == 0) {
         return nullptr;
     } else {
-        return optimizer_step<T, STEP, LIVE>;
+        return optimizer_step<T, STEP, LIVE, N>;
     }
 }
 
-template <class T> inline step_kernel_t<class_t<T>> step_kernel(int formula, bool live) {
-    static const step_kernel_t<class_t<T>> all[][2] = {
+template <class T, int N> inline step_kernel_t<N, class_t<T>> step_kernel(int formula, bool live) {
+    static const step_kernel_t<N, class_t<T>> all[][2] = {
 #define TCU_KERNELS(name, states, at, must)                                                                  \
-    {step_kernel_of<T, step_##name, false>(), step_kernel_of<T, step_##name, true>()},
+    {step_kernel_of<T, step_##name, false, N>(), step_kernel_of<T, step_##name, true, N>()},
         NN__STEPS(TCU_KERNELS)
 #undef TCU_KERNELS
     };
     return all[formula][live];
 }
 
-// f(table, its length, the largest number of elements) for all tensors that are not empty, MANY at a time.
-template <class F> inline int by_many(const param_t *params, int count, F f) {
+// f(table, its length, the largest number of elements) for all tensors that are not empty, as many at a time
+// as a launch takes: N.
+template <int N, class F> inline int by_tables(const param_t *params, int count, F f) {
     for (int i = 0; i < count;) {
-        params_t t;
+        params_t<N> t;
         int64_t most = 0;
         int had = 0;
         memset((void *)&t, 0, sizeof t);
-        for (; i < count && had < MANY; i++) {
+        for (; i < count && had < N; i++) {
             if (!params[i].n) { continue; }
             t.of[had++] = params[i];
             most = params[i].n > most ? params[i].n : most;
@@ -10477,15 +10714,28 @@ template <class F> inline int by_many(const param_t *params, int count, F f) {
     return 0;
 }
 
+// A small table for few tensors, because all of it is an argument. C: their class; f64's have no large one,
+// whose kernels nobody would run.
+template <class C, class F> inline int by_many(const place_t &at, const param_t *params, int count, F f) {
+    if constexpr (CUDART_VERSION >= 12010 && !same_type<C, double>::value) {
+        if (count > MANY && at.limits.arguments >= MORE_ARGUMENTS) {
+            return by_tables<MANY_MORE>(params, count, f);
+        }
+    }
+    (void)at;
+    return by_tables<MANY>(params, count, f);
+}
+
 // All tensors of one dtype with the same states. live: an update_t<C> on the device, or NULL.
 template <class T, class C = class_t<T>>
 inline int optimizer(const place_t &at, const param_t *params, int count, const nn_update_t &n,
                      const void *live = nullptr, const refusals_t &refused = {}) {
     update_t<C> u = update_of<C>(n, params[0]);
-    step_kernel_t<C> kernel = step_kernel<T>(n.formula, live != nullptr);
-    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, kernel, t, u,
-                      (const update_t<C> *)live, refused);
+    return by_many<C>(at, params, count, [&](const auto &t, unsigned had, int64_t most) {
+        constexpr int N = pointee_t<decltype(&t)>::type::ROOM;
+        return launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS},
+                      step_kernel<T, N>(n.formula, live != nullptr), t, u, (const update_t<C> *)live,
+                      refused);
     });
 }
 
@@ -10495,7 +10745,7 @@ __host__ __device__ inline int64_t parts_of(int64_t n) {
     return parts < 256 ? parts : 256;
 }
 
-template <class C> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t t) {
+template <class C, int N> __global__ void __launch_bounds__(THREADS, 4) grad_squares(params_t<N> t) {
     TCU_SHARED(double, part, [THREADS]);
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
@@ -10525,8 +10775,8 @@ __global__ void __launch_bounds__(THREADS, 4) sum_parts(double *y, const double 
     if (!threadIdx.x) { *y = sum; }
 }
 
-template <class C>
-__global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const double *factor, float *found) {
+template <class C, int N>
+__global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t<N> t, const double *factor, float *found) {
     const param_t &q = t.of[blockIdx.y];
     constexpr int V = lanes_of<C>;
     const C f = (C)*factor;
@@ -10557,10 +10807,11 @@ __global__ void __launch_bounds__(THREADS, 4) grad_scale(params_t t, const doubl
 // *factor.
 template <class C> inline int grads(const place_t &at, const param_t *params, int count, const double *factor,
                                     float *found) {
-    return by_many(params, count, [&](const params_t &t, unsigned had, int64_t most) {
-        return factor ? launch(at, {dim3(grid_for(at, most, THREADS * 4), had), THREADS}, grad_scale<C>, t,
-                               factor, found)
-                      : launch(at, {dim3((unsigned)parts_of(most), had), THREADS}, grad_squares<C>, t);
+    return by_many<C>(at, params, count, [&](const auto &t, unsigned had, int64_t most) {
+        constexpr int N = pointee_t<decltype(&t)>::type::ROOM;
+        const grid_t grid = {dim3(grid_for(at, most, THREADS * 4), had), THREADS};
+        return factor ? launch(at, grid, grad_scale<C, N>, t, factor, found)
+                      : launch(at, {dim3((unsigned)parts_of(most), had), THREADS}, grad_squares<C, N>, t);
     });
 }
 
@@ -13738,6 +13989,10 @@ static int start(tensor__thread_t *th) {
         return TENSOR_ERR_UNSUPPORTED;
     }
 #endif
+    int driver_version = 0;                     // the latest CUDA that it knows
+    if (!cudaDriverGetVersion(&driver_version) && driver_version >= 12010) {
+        limits.arguments = MORE_ARGUMENTS;
+    }
     options_t options;
     options.no_cache = is_set("TENSOR_CUDA_NO_CACHE");
     options.no_ranges = is_set("TENSOR_CUDA_NO_RANGES");

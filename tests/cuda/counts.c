@@ -92,6 +92,17 @@ static void rows(const char *suffix) {
     ROW("masked_fill", x = matrix(64, 512); y = tensor_gt(x, tensor_zeros_like(x)), tensor_masked_fill(x, y, 0))
     ROW("where", x = matrix(64, 512); y = tensor_gt(x, tensor_zeros_like(x)), tensor_where(y, x, x))
     ROW("_add of i64", x = labels(32768, 9), tensor_add(x, x))
+    ROW("_add of i64 and a row", x = tensor_reshape(labels(32768, 9), 64, 512); y = labels(512, 9), tensor_add(x, y))
+    ROW("_add of f32 and bf16", x = matrix(64, 512); y = tensor_to(x, TENSOR_BF16), tensor_add(x, y))
+    ROW("_where of f32 and bf16",
+        x = matrix(64, 512); y = tensor_to(x, TENSOR_BF16); z = tensor_gt(x, tensor_zeros_like(x)), tensor_where(z, x, y))
+    BACK("_mul backward, f32 by bf16", x = matrix(64, 512); y = tensor_to(x, TENSOR_BF16), tensor_mul(x, y))
+    ROW("add by channel, planes of 7x7", x = made(tensor_randn(16, 32, 7, 7)); y = made(tensor_randn(32, 1, 1)),
+        tensor_add(x, y))
+    BACK("mul backward, planes of 7x7", x = made(tensor_randn(16, 32, 7, 7)); y = made(tensor_randn(32, 1, 1)),
+         tensor_mul(x, y))
+    ROW("add of rows from 1 on", x = matrix(64, 512),
+        tensor_add(tensor_narrow(x, 1, 1, 511), tensor_narrow(x, 1, 0, 511)))
     BACK("gelu backward", x = matrix(64, 512), tensor_gelu(x))
     BACK("mul backward", x = matrix(64, 512); y = matrix(64, 512), tensor_mul(x, y))
     BACK("relu backward, channels last", x = tensor_channels_last(image()), tensor_relu(x))
@@ -181,19 +192,24 @@ static void layers(const char *suffix) {
 }
 
 static void networks(const char *suffix) {
-    nn_module_t *m = nn_sequential();
+    static const char *const texts[] = {"adam of 60 tensors", "adam of 148 tensors"};
+    static const int counts[] = {30, 74};
+    nn_module_t *m;
     nn_optimizer_t *opt;
-    int k;
-    for (k = 0; k < 30; k++) { nn_append(m, nn_linear(16, 16)); }
-    nn_to(m, dtype);
-    nn_to(m, TENSOR_CUDA);
-    opt = nn_adam(m);
-    for (k = 0; k < 2; k++) {
-        tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
+    int k, i;
+    for (i = 0; i < 2; i++) {
+        m = nn_sequential();
+        for (k = 0; k < counts[i]; k++) { nn_append(m, nn_linear(16, 16)); }
+        nn_to(m, dtype);
+        nn_to(m, TENSOR_CUDA);
+        opt = nn_adam(m);
+        for (k = 0; k < 2; k++) {
+            tensor_backward(tensor_sum(nn_forward(m, matrix(4, 16)))), k ? 0 : nn_step(opt);
+        }
+        ROW(texts[i], x = matrix(1, 1), nn_step(opt))
+        nn_optimizer_free(opt);
+        nn_free(m);
     }
-    ROW("adam of 60 tensors", x = matrix(1, 1), nn_step(opt))
-    nn_optimizer_free(opt);
-    nn_free(m);
     m = nn_conv2d(16, 16, 3);
     nn_to(m, dtype);
     nn_to(m, TENSOR_CUDA);

@@ -63,7 +63,7 @@ asm(".text\n.globl cusim_switch\n.type cusim_switch,@function\ncusim_switch:\n"
 
 namespace cusim {
 
-enum { SHARED_MOST = 48 << 10, MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 256, TOKENS = 64 };
+enum { SHARED_MOST = 48 << 10, MAX_THREADS = 1024, TSAN_THREADS = 256, STACK = 128 << 10, PAGE = 4096, SITES = 512, TOKENS = 64 };
 static config_t from_outside() {
     config_t c;
     const char *missing = std::getenv("CUSIM_MISSING");
@@ -1149,7 +1149,7 @@ API cudaDeviceGetAttribute(int *v, enum cudaDeviceAttr a, int) {
     }
     return cudaSuccess;
 }
-API cudaDriverGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
+API cudaDriverGetVersion(int *v) { *v = config.driver; return cudaSuccess; }
 API cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
 
 API cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) {
@@ -1479,6 +1479,7 @@ void cusim_set(const char *what, long value) {
     if (w == "old_nccl") { config.missing = value ? "ncclCommInitRankConfig" : ""; }
     if (w == "shuffle") { config.shuffle = value != 0; }
     if (w == "sms") { config.sms = (int)value; }
+    if (w == "driver") { config.driver = (int)value; }
     if (w == "capability") { config.capability = (int)value; }
     if (w == "protect") { config.protect = value != 0; }
     if (w == "random") { config.order = value ? RANDOM : LATE; }

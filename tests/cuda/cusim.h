@@ -44,6 +44,7 @@ struct config_t {
     bool protect = false;       // device memory cannot be touched while host code runs
     const char *missing = "";   // library that cannot be opened, or symbol that is not in its library: $CUSIM_MISSING
     int capability = 90;
+    int driver = CUDART_VERSION;    // the latest CUDA that the driver knows
     bool peers = true;          // devices can use each other's memory
     int devices = 1, sms = 4;   // -1 = the driver is too old; few multiprocessors, so that grid-stride loops turn more than once
     size_t memory = size_t(1) << 30;                            // bytes per device

@@ -229,6 +229,60 @@ static void pointwise_all() {
     cudaMemsetAsync(at.error, 0, 8, at.stream);
     CHECK(~place == 1);
 }
+// Dtypes together, planes and rows that are no whole packs, odd addresses, results with gaps; and the gradients. dims of
+// the second operand: all, one of a channel, a row, one of a batch.
+static void tours() {
+    static const int pairs[][2] = {{TENSOR_F32, TENSOR_BF16}, {TENSOR_F16, TENSOR_F16}, {TENSOR_F64, TENSOR_F32}, {TENSOR_I64, TENSOR_I64},
+                                   {TENSOR_I32, TENSOR_U8}};
+    for (auto &pair : pairs) {
+        for (int64_t columns : {1, 3, 8, 49}) {
+            for (int form = 0; form < 4; form++) {
+                for (int odd = 0; odd < (SMALL_RUN ? 2 : 4); odd++) {
+                    const std::vector<int64_t> dims = {3, 5, columns}, seconds[] = {dims, {1, 5, 1}, {columns}, {3, 1, columns}};
+                    const int real = class_of(pair[0]) == 1 ? TENSOR_F64 : TENSOR_F32, compute = class_of(pair[0]) == 2 ? pair[0] : real;
+                    const size_t n = (size_t)(15 * columns);
+                    values x(n), v(n), g(n), sum, slope;
+                    for (size_t i = 0; i < n; i++) { x[i] = (double)(i % 7), v[i] = (double)(i % 5), g[i] = (double)(i % 3); }
+                    const std::vector<int64_t> gaps = {7 * columns + 9, columns + 1, 1};
+                    array_t X(pair[0], dims, &x, {}, odd & 1), V(pair[1], seconds[form], &v), G(pair[1], dims, &g), D(pair[0], dims, nullptr, {}, odd & 1);
+                    array_t Y(pair[0], dims, nullptr, odd & 2 ? gaps : std::vector<int64_t>{});
+                    tensor_arg_t o[3] = {Y.o, X.o, V.o}, in[5] = {X.o, V.o, {}, {}, G.o}, out[2] = {D.o, {}};
+                    for (size_t i = 0; i < n; i++) {
+                        const size_t c = (size_t)columns, second[] = {i, i / c % 5, i % c, i / (5 * c) * c + i % c};
+                        sum.push_back(x[i] + v[second[form]]);
+                        slope.push_back(g[i] * v[second[form]]);
+                    }
+                    CHECK(pointwise(at, TENSOR_OP_ADD, o, 2, compute, nullptr) == 0);
+                    bool good = near_to(Y.get(), sum, 0) && Y.gaps_untouched();
+                    if (class_of(pair[0]) != 2) {
+                        CHECK(pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, compute, nullptr) == 0);
+                        good = good && near_to(D.get(), slope, 0);
+                    }
+                    if (!good) { std::printf("dtype %d, %d columns, form %d, %d\n", pair[0], (int)columns, form, odd); }
+                    CHECK(good);
+                }
+            }
+        }
+    }
+#if defined(TENSOR_CUDA_SIM)
+    for (int64_t size : {1, 2, 3, 7, 49, 641, 65535, 65536, 1 << 30, INT32_MAX - 1, INT32_MAX}) {
+        for (int64_t n : {INT32_MAX + (int64_t)0, INT32_MAX + (int64_t)9}) {
+            walk_t w = {};
+            w.ndim = 1;
+            w.n = n;
+            w.dims[0] = size;
+            invert_dim(&w, 0);
+            bool good = (w.inverse[0] != 0) == (n <= INT32_MAX);
+            for (int64_t i = 0; i < n; i += 1 + (int64_t)(dice() % 9999999)) {
+                for (int64_t near : {i, i / size * size, i / size * size + size - 1, n - 1}) {
+                    if (near < n && over_dim(w, 0, near) != near / size) { good = false; }
+                }
+            }
+            CHECK(good);
+        }
+    }
+#endif
+}
 
 // ------------------------------------------------------------------------------------------------- against tensor.h's CPU
 static values of_tensor(tensor_t *t, int dtype, int64_t n) {
@@ -1101,7 +1155,7 @@ static void products() {
     }
 }
 // Sums of squares and scaling of more tensors than a launch takes, of several parts, empty and unaligned ones.
-template <class C> static void gradients_of(int dtype) {
+template <class C> static void gradients_of(int dtype, int arguments) {
     std::vector<std::unique_ptr<array_t>> all;
     std::vector<param_t> params;
     std::vector<values> start;
@@ -1110,6 +1164,7 @@ template <class C> static void gradients_of(int dtype) {
     array_t Factor(TENSOR_F64, {1}, &by);
     double want = 0;
     int64_t parts = 0;
+    at.limits.arguments = arguments;
     for (int i = 0; i < (SMALL_RUN ? 4 : MANY + 5); i++) {
         int64_t n = i == 1 ? 0 : i == 3 ? THREADS * 16 * (SMALL_RUN ? 1 : 3) + 5 : 1 + i * 7;
         start.push_back(some((size_t)(n ? n : 1), -1, 1, dtype));
@@ -1119,7 +1174,10 @@ template <class C> static void gradients_of(int dtype) {
         parts += parts_of(n);
     }
     int count = (int)params.size();
+    const long launches = cusim::counts.launches;
+    const bool one = SMALL_RUN || (dtype == TENSOR_F32 && arguments > 4096);
     CHECK(grads<C>(at, params.data(), count, nullptr, nullptr) == 0);
+    CHECK(cusim::counts.launches == launches + (one ? 1 : 2));
     CHECK(tcu_launch(sum_parts, 1, THREADS, 0, at.stream, (double *)Sum.o.data, (const double *)Parts.o.data, parts) == 0);
     CHECK(near_to(Sum.get(), values{want}, 1e-12));
     for (bool bad : {false, true}) {
@@ -1138,7 +1196,8 @@ template <class C> static void gradients_of(int dtype) {
 }
 // More tensors than a launch takes, empty and unaligned ones: the rules themselves are compared with the CPU's
 // bits in tests/device.c.
-static void optimizers() {
+static void optimizers_of(int arguments) {
+    at.limits.arguments = arguments;
     for (int rule : {NN_STEP_sgd, NN_STEP_adam, NN_STEP_rmsprop}) {
         nn_update_t u;
         memset(&u, 0, sizeof u);
@@ -1147,7 +1206,8 @@ static void optimizers() {
         std::vector<std::unique_ptr<array_t>> all;
         std::vector<param_t> params;
         std::vector<values> start;
-        int count = SMALL_RUN ? 3 : 69;         // one of them is empty
+        const bool large = arguments > 4096;
+        int count = SMALL_RUN ? 3 : large ? 148 : 69;       // one of them is empty
         bool good = true;
         for (int i = 0; i < count; i++) {
             int64_t n = i == 1 ? 0 : 1 + i * 7;
@@ -1160,7 +1220,7 @@ static void optimizers() {
         }
         long launches = cusim::counts.launches;
         CHECK(optimizer<float>(at, params.data(), count, u) == 0);
-        CHECK(cusim::counts.launches == launches + (SMALL_RUN ? 1 : 2));
+        CHECK(cusim::counts.launches == launches + (SMALL_RUN || large ? 1 : 2));
         for (int i = 0; i < count; i++) {
             values want;
             for (int64_t j = 0; j < params[(size_t)i].n; j++) {
@@ -1982,6 +2042,7 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     unsigned long long words[3] = {0, (unsigned long long)(uintptr_t)(at.error + 2), 0};    // a word and its flag
     cudaMemcpyAsync(error, words, sizeof words, cudaMemcpyHostToDevice, at.stream);
     pointwise_all();
+    tours();
     casts_and_numbers();
     reductions();
     rows_of_numbers();
@@ -1990,9 +2051,12 @@ __attribute__((weak)) int main() {      // tests in C link this object for its t
     scans();
     joins();
     products();
-    optimizers();
-    gradients_of<float>(TENSOR_F32);
-    gradients_of<double>(TENSOR_F64);
+    for (int arguments : {4096, (int)MORE_ARGUMENTS}) {     // an old driver's, a new one's
+        optimizers_of(arguments);
+        gradients_of<float>(TENSOR_F32, arguments);
+        gradients_of<double>(TENSOR_F64, arguments);
+    }
+    at.limits.arguments = limits_t().arguments;
 #if defined(TENSOR_CUDA_SIM)
     failures();
 #endif

@@ -151,6 +151,34 @@ static void integers() {
     }
 }
 
+// What the kernels of one dtype do not take: dtypes together, a row for all rows of integers, planes and rows that are no
+// whole packs, rows that begin anywhere.
+static void mixtures() {
+    static const struct { const char *name; int to, x, w; std::vector<int64_t> dims, by; } sums[] = {
+        {"f32 + bf16", TENSOR_F32, TENSOR_F32, TENSOR_BF16, {64, 512}, {64, 512}},
+        {"f32 + row of bf16", TENSOR_F32, TENSOR_F32, TENSOR_BF16, {64, 512}, {1, 512}},
+        {"i64 + row of i64", TENSOR_I64, TENSOR_I64, TENSOR_I64, {64, 512}, {1, 512}},
+        {"i32 + u8", TENSOR_I32, TENSOR_I32, TENSOR_U8, {64, 512}, {64, 512}},
+        {"planes of 7x7, f32", TENSOR_F32, TENSOR_F32, TENSOR_F32, {16, 32, 49}, {1, 32, 1}},
+        {"planes of 14x14, bf16", TENSOR_BF16, TENSOR_BF16, TENSOR_BF16, {16, 32, 196}, {1, 32, 1}}};
+    for (auto &k : sums) {
+        array_t x(k.x, k.dims), w(k.w, k.by), y(k.to, k.dims), g(k.to, k.dims);
+        tensor_arg_t by = repeated(w, x), two[3] = {y.o, x.o, by}, in[5] = {x.o, by, {}, {}, g.o}, out[3] = {y.o, {}, {}};
+        const std::string name = std::string(" ") + k.name;
+        row("add" + name, [&] { return pointwise(at, TENSOR_OP_ADD, two, 2, k.to, nullptr); });
+        if (class_of(k.to) == 2) { continue; }
+        row("mul backward" + name, [&] { return pointwise_backward(at, TENSOR_OP_MUL, in, out, 2, k.to, nullptr); });
+    }
+    array_t x(TENSOR_F32, {64, 512}), y(TENSOR_F32, {64, 511}), mask(TENSOR_BOOL, {64, 512}), small(TENSOR_BF16, {64, 512});
+    array_t z(TENSOR_F32, {64, 512});
+    tensor_arg_t later = x.o, three[4] = {z.o, mask.o, x.o, small.o};
+    later.dims = y.dims;
+    later.data = (float *)x.o.data + 1;
+    tensor_arg_t two[3] = {y.o, later, later};
+    row("add f32 rows from 1 on", [&] { return pointwise(at, TENSOR_OP_ADD, two, 2, TENSOR_F32, nullptr); });
+    row("where f32 and bf16", [&] { return pointwise(at, TENSOR_OP_WHERE, three, 3, TENSOR_F32, nullptr); });
+}
+
 static void orders_and_places() {
     const int64_t n = 20000;
     array_t x(TENSOR_F32, {1, n}, {}, n), y(TENSOR_I64, {1, n}), scratch(TENSOR_U8, {(int64_t)(4 * sort_scratch(n) + add_scratch(512, 256))});
@@ -193,6 +221,7 @@ __attribute__((weak)) int main(int argc, char **argv) {
     pointwise_rows_of(TENSOR_F32, "f32");
     pointwise_rows_of(TENSOR_BF16, "bf16");
     integers();
+    mixtures();
     orders_and_places();
     cudaFree(error);
     cudaStreamDestroy(at.stream);
