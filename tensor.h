@@ -34503,20 +34503,24 @@ TENSOR__FN int tensor__ends_flat(tensor__unit_t *s, int k, const tensor__traced_
     return 1;
 }
 
-// The temporary whose place the result of call k can have: its last reader is the writer. A kernel writes its
-// last result after it has read the element of each operand. NULL = none
+// The temporary whose place the result of call k can have: its last reader is the writer, or a call before it
+// of the same group, which has read the block by then. A kernel writes its last result after it has read the
+// element of each operand. NULL = none
 TENSOR__FN tensor__traced_t *tensor__predecessor(tensor__unit_t *s, int k, int out, int64_t at) {
-    tensor__unit_t *c = tensor__unit_part(s, k);
+    const tensor__unit_t *c = tensor__unit_part(s, k);
     const tensor_arg_t *y = &c->c.arg[out];
     int64_t numel = tensor__groups_over(c);
     int last = c->c.nin + c->c.nout - 1;
     while (!c->c.arg[last].data) { last--; }
     if (!numel || out != last || y->data != c->traced[out]->data) { return NULL; }
-    for (int i = 0; i < c->c.nin; i++) {
-        tensor__traced_t *e = c->traced[i];
-        if (!tensor__is_temporary(e) || e->last != at || e->local != c->traced[out]->local) { continue; }
-        if (tensor__sizes[c->c.arg[i].dtype] != tensor__sizes[y->dtype]) { continue; }
-        if (e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, numel)) { return e; }
+    for (int j = k; j >= (s->group ? 0 : k); j--) {
+        const tensor__unit_t *reader = tensor__unit_part(s, j);
+        for (int i = 0; i < reader->c.nin; i++) {
+            tensor__traced_t *e = reader->traced[i];
+            if (!tensor__is_temporary(e) || e->last != at || e->local != c->traced[out]->local) { continue; }
+            if (tensor__sizes[reader->c.arg[i].dtype] != tensor__sizes[y->dtype]) { continue; }
+            if (e->placed == TENSOR__PLACED && tensor__ends_flat(s, k, e, numel)) { return e; }
+        }
     }
     return NULL;
 }

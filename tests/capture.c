@@ -1286,6 +1286,47 @@ static void packed(void) {
     CHECK(tensor_graph_free(g) == 0);
 }
 
+// What a group makes of a product lies where the product did, but not where a later call reads the product.
+static tensor_t *after_product(int reads_later, tensor_t *x, tensor_t *w, tensor_t *b, tensor_t *v) {
+    tensor_scope_t scope = tensor_scope_begin_no_grad();
+    tensor_t *p = tensor_matmul(x, w), *h = tensor_relu(tensor_add(p, b));
+    tensor_t *u = reads_later ? tensor_tanh(tensor_mul(h, p)) : NULL, *y = tensor_matmul(h, v);
+    if (u) { y = tensor_add(y, tensor_matmul(u, v)); }
+    return tensor_scope_return(scope, y);
+}
+static void in_place_of_product(void) {
+    static const tensor_dtype_t dtypes[] = {TENSOR_F32, TENSOR_F64, TENSOR_BF16};
+    static const int64_t rows[] = {1, 70, 257};
+    for (int i = 0; i < 3 * 3 * 2; i++) {
+        const tensor_dtype_t dtype = dtypes[i / 6];
+        const int64_t m = rows[i / 2 % 3], n = 301;
+        tensor_scope_t scope = tensor_scope_begin();
+        tensor_t *x = tensor_to(tensor_randn(m, 20), dtype), *w = tensor_to(tensor_randn(20, n), dtype);
+        tensor_t *b = tensor_to(tensor_randn(n), dtype), *v = tensor_to(tensor_randn(n, 3), dtype);
+        tensor_t *was = after_product(i % 2, x, w, b, v);
+        CHECK(tensor_capture_begin(TENSOR_CPU) == 0);
+        tensor_t *y = after_product(i % 2, x, w, b, v);
+        tensor_graph_t *g = tensor_capture_end();
+        CHECK_MSG(g != NULL, "%s", tensor_error_text());
+        const uint64_t bytes = (uint64_t)(m * n) * tensor_dtype_size(dtype);
+        const uint64_t packed = tensor_graph_info(g).packed_bytes;
+        if (i % 2 == 0) { CHECK_MSG(packed < bytes + 64, "%d: %d bytes", i, (int)packed); }
+        if (i % 2 == 1) { CHECK_MSG(packed >= 2 * bytes && packed < 3 * bytes, "%d: %d", i, (int)packed); }
+        for (int turn = 0; turn < 4; turn++) {
+            CHECK(tensor_set_num_threads(1 + turn / 2) == 0);
+            if (turn % 2) {
+                while (tensor_graph_resume(g, 1) == 0) { }
+            } else {
+                CHECK(tensor_graph_replay(g) == 0);
+            }
+            CHECK_MSG(test_same_bits(y, was), "%d, turn %d", i, turn);
+            tensor_fill_(y, 0);
+        }
+        CHECK(tensor_set_num_threads(1) == 0 && tensor_graph_free(g) == 0);
+        tensor_scope_end(scope);
+    }
+}
+
 // A parameter of 64 KB and more is stepped when its gradient is whole and nothing reads the parameter any
 // more, but not before a call that may raise an error; clipping needs all gradients, and one that stays is an
 // output.
@@ -2463,6 +2504,7 @@ int main(void) {
     RUN(operations_are_counted);
     RUN(conversions_are_named);
     RUN(packed);
+    RUN(in_place_of_product);
     RUN(products_made);
     RUN(stepped_early);
     RUN(left_out);
