@@ -2758,7 +2758,7 @@ struct net_args_t {
 // kernels. The first is for rows of one dtype (f32, f16, bf16) with 16-byte accesses: each operand either
 // advances along the row or is one value for it, there are any number of outer dims, in the order of the
 // result's memory (with three operands, one may be a mask of bool). The second, for every other dtype, mix
-// and stride, switches on the op. Sums and products are rounded one by one, so a formula has the bits of the
+// and stride, switches on the op, once for the 4 neighbours of a thread where they lie side by side. Sums and products are rounded one by one, so a formula has the bits of the
 // CPU's. Rejected: templates for all dtypes (a thousand kernels, a minute of nvcc, for work that is limited
 // by bandwidth anyway).
 // On the CPU: >>impl-cpu, >>kernel-pointwise.
@@ -10498,7 +10498,8 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
-// One launch for up to MANY tensors, with their pointers in the kernel's arguments; block x of tensor y
+// One launch for up to MANY tensors (MANY_MORE with toolkits and drivers from 12.1 on), with their pointers in
+// the kernel's arguments; block x of tensor y
 // takes every gridDim.x-th piece. The numbers of a step are those of tensor_nn.h, in its order of roundings,
 // so that parameters have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
 // On the CPU: >>impl-optim, >>nn-kernel-optim.
