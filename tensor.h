@@ -37082,9 +37082,10 @@ TENSOR_API tensor_memory_stats_t tensor__at_memory_stats(const char *site, tenso
     return m;
 }
 
+// An error that a scope did not raise waits for the call that did.
 TENSOR_API tensor_scope_t tensor__at_scope(const char *site, tensor_scope_t s) {
     tensor__thread_t *th = tensor__tls;
-    if (site && th && th->error.code) { tensor__stamp_error(th, site); }
+    if (site && th && !s.thread) { tensor__stamp_error(th, site); }
     return s;
 }
 

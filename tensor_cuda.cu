@@ -3219,6 +3219,7 @@ template <int V> struct stop_t {
 template <class C, int V>
 __device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V> &at, const void *p,
                                           int dtype, C *x) {
+    if (!at.there) { return; }
     const bool packs = t.mode == PACKS;
     if (packs && !t.along[k]) {
         const C one = load_as<C>(p, dtype, place_of(t.w, k, at.first));
@@ -3229,7 +3230,7 @@ __device__ __forceinline__ void load_stop(const tour_t &t, int k, const stop_t<V
         return;
     }
     int64_t place[V];
-    place[0] = at.there ? t.place(k, at.first) : 0;
+    place[0] = t.place(k, at.first);
     TCU_UNROLL
     for (int i = 1; i < V; i++) {
         place[i] = place[0] + i;
