@@ -2379,10 +2379,11 @@ TENSOR_API int tensor_gradgradcheck(tensor_fn_t fn, void *user, tensor_t *const 
 //   for which it may take memory, and gives the bits that the step gives then.
 // - These are errors that name op and line: reading elements (item, data, equal, shapes that depend on
 //   elements, and what looks at elements to check or to count them: bernoulli, poisson, normal of tensors,
-//   quantile, histc, matrix_exp, pdist), writing more than 8 bytes into a tensor (from, data_mut, nn_next), seeding, nn_set_lr, the
-//   first step of an optimizer (it makes the states: take one before), detect_anomaly, freeing or tensor_set
-//   of a tensor older than the capture that the step uses, ops on a GPU in a capture of the CPU, in one of a
-//   GPU what takes an older tensor of the CPU there, also a single number (pinned memory is read anew).
+//   quantile, histc, matrix_exp, pdist), writing more than 8 bytes into a tensor (from, data_mut, nn_next),
+//   seeding, nn_set_lr, the first step of an optimizer (it makes the states: take one before),
+//   detect_anomaly, freeing or tensor_set of a tensor older than the capture that the step uses, ops on a GPU
+//   in a capture of the CPU, in one of a GPU what takes an older tensor of the CPU there, also a single
+//   number (pinned memory is read anew).
 // - On a GPU the calls are a CUDA graph, which tensor_capture_end launches for the first time: in the capture
 //   itself nothing runs. The graph keeps the memory that it reads, also of tensors that are freed. What the
 //   step does on the CPU is not part of it. An op without a kernel is an error, as is a step of Adafactor.
@@ -2459,9 +2460,9 @@ TENSOR_API int tensor_graph_resume(tensor_graph_t *g, double budget_us);
 // Plans the captured step anew so that its temporaries take at most so many bytes: a call whose result is
 // read again much later is then computed a second time instead of keeping the result in between. Calls of
 // these kinds are: pointwise ones, casts, sums and the like, softmax and the like, norms, pools, what fills;
-// so a step takes longer: some per cent of one with large convolutions or products, up to a quarter of a small
-// one at the least budget. Replays give the same bits. The graph's view shows the calls that are computed
-// again like others, and so does a file of examples/kit/export_c.h, whose block is smaller then.
+// so a step takes longer: some per cent of one with large convolutions or products, up to a quarter of a
+// small one at the least budget. Replays give the same bits. The graph's view shows the calls that are
+// computed again like others, and so does a file of examples/kit/export_c.h, whose block is smaller then.
 //   g       of the CPU, as tensor_graph_replay
 //   bytes   for packed_bytes of tensor_graph_info; 0 = as captured, also where that takes no more than bytes.
 //      The workers' blocks (room_bytes) are beside it. While it plans, the old block is there beside the new

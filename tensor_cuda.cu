@@ -2758,9 +2758,9 @@ struct net_args_t {
 // kernels. The first is for rows of one dtype (f32, f16, bf16) with 16-byte accesses: each operand either
 // advances along the row or is one value for it, there are any number of outer dims, in the order of the
 // result's memory (with three operands, one may be a mask of bool). The second, for every other dtype, mix
-// and stride, switches on the op, once for the 4 neighbours of a thread where they lie side by side. Sums and products are rounded one by one, so a formula has the bits of the
-// CPU's. Rejected: templates for all dtypes (a thousand kernels, a minute of nvcc, for work that is limited
-// by bandwidth anyway).
+// and stride, switches on the op, once for the 4 neighbours of a thread where they lie side by side. Sums and
+// products are rounded one by one, so a formula has the bits of the CPU's. Rejected: templates for all dtypes
+// (a thousand kernels, a minute of nvcc, for work that is limited by bandwidth anyway).
 // On the CPU: >>impl-cpu, >>kernel-pointwise.
 // ------------------------------------------------------------------------------
 
@@ -3310,8 +3310,11 @@ __device__ __forceinline__ void apply(int op, const double *p, const C (*x)[V], 
 }
 #undef TCU_X
 
+// Blocks of a multiprocessor.
+template <class C> constexpr int any_blocks = same_type<C, double>::value ? 3 : 4;
+
 template <class C, bool DOUBLE = false>
-__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : same_type<C, double>::value ? 3 : 4)
+__global__ void __launch_bounds__(THREADS, DOUBLE ? 2 : any_blocks<C>)
     pointwise_any(tour_t t, any_set_t s) {
     constexpr int V = any_lanes<C, DOUBLE>;
     for (int64_t n = 0; n * thread_count() * V < t.w.n; n++) {
@@ -10499,8 +10502,8 @@ ctc_items(ctc_t v, unsigned long long *error) {
 // ------------------------------------------------------------------------------
 // >>optimizer                                      MARK: multi-tensor optimizers
 //
-// One launch for up to MANY tensors (MANY_MORE with toolkits and drivers from 12.1 on), with their pointers in
-// the kernel's arguments; block x of tensor y
+// One launch for up to MANY tensors (MANY_MORE with toolkits and drivers from 12.1 on), with their pointers
+// in the kernel's arguments; block x of tensor y
 // takes every gridDim.x-th piece. The numbers of a step are those of tensor_nn.h, in its order of roundings,
 // so that parameters have the CPU's bits. Rejected: a launch per tensor (launches cost more than the work).
 // On the CPU: >>impl-optim, >>nn-kernel-optim.
@@ -13482,6 +13485,27 @@ template <class T> static void stage(graph_t *g, uint32_t at, const T &v) {
     g->changed_end = most(g->changed_end, at + (uint32_t)sizeof v);
 }
 
+// The numbers of the next run: optimizers', and the generator's, which begin at rng.
+static void stage_lives(graph_t *g, tensor_generator_t rng) {
+    if (!g->sent) {
+        g->changed = 0;
+        g->changed_end = g->used;
+    }
+    for (int k = 0; k < g->lives.n; k++) {
+        const live_t &l = g->lives.at[k];
+        if (!l.host) {
+            tensor_generator_t now = rng;
+            now.seed = l.own_seed ? l.seed : rng.seed;
+            now.offset = l.own_seed ? l.offset : rng.offset + l.offset;
+            stage(g, l.at, now);
+        } else if (l.wide) {
+            stage(g, l.at, update_of<double>(*l.host, l.states));
+        } else {
+            stage(g, l.at, update_of<float>(*l.host, l.states));
+        }
+    }
+}
+
 // first: the capture has counted the versions already.
 static int backend_graph_run(void *graph, int first) {
     static const char op[] = "graph_replay";
@@ -13501,23 +13525,7 @@ static int backend_graph_run(void *graph, int first) {
         if (refused) { return refused; }
     }
     tensor_generator_t rng = tensor_get_generator();
-    if (!g->sent) {
-        g->changed = 0;
-        g->changed_end = g->used;
-    }
-    for (int k = 0; k < g->lives.n; k++) {
-        const live_t &l = g->lives.at[k];
-        if (!l.host) {
-            tensor_generator_t now = rng;
-            now.seed = l.own_seed ? l.seed : rng.seed;
-            now.offset = l.own_seed ? l.offset : rng.offset + l.offset;
-            stage(g, l.at, now);
-        } else if (l.wide) {
-            stage(g, l.at, update_of<double>(*l.host, l.states));
-        } else {
-            stage(g, l.at, update_of<float>(*l.host, l.states));
-        }
-    }
+    stage_lives(g, rng);
 
     const lock_t turn(g->pool ? &g->pool->lock : &g->turn);
     int code = use_before(s, g->numbers, true);
@@ -13561,7 +13569,8 @@ static int backend_graph_run(void *graph, int first) {
     if (!code) { code = code_of(cudaGraphLaunch(g->exec, s->raw)); }
     if (code) {
         code = raise_cuda(op);
-        use_after(s, g->numbers, true, next_mark(s));   // what was sent may be under way: who frees them waits
+        // What was sent may be under way: who frees the numbers waits for it.
+        use_after(s, g->numbers, true, next_mark(s));
         return code;
     }
     g->sent = 1;

@@ -5525,12 +5525,12 @@ NN__KERNEL void NN__K(attend_back)(void *s, void *d, int64_t valid, int64_t n, d
 // -inf.
 NN__KERNEL void NN__K(attend_mask)(void *s, const void *mask, int adds, int64_t step, int64_t n,
                                    double scale) {
-    enum { BLOCK = 64 };
+#define NN__BLOCK 64
     const NN__R of[2] = {(NN__R)-INFINITY, 0}, *m = (const NN__R *)mask;
     const uint8_t *looks = (const uint8_t *)mask;
-    NN__R *p = (NN__R *)s, block[BLOCK];
-    for (int64_t i = 0; i < n; i += BLOCK) {
-        const int64_t end = n - i < BLOCK ? n - i : BLOCK;
+    NN__R *p = (NN__R *)s, block[NN__BLOCK];
+    for (int64_t i = 0; i < n; i += NN__BLOCK) {
+        const int64_t end = n - i < NN__BLOCK ? n - i : NN__BLOCK;
         const NN__R *from = block;
         if (adds && step == 1) {
             from = m + i;
@@ -5545,6 +5545,7 @@ NN__KERNEL void NN__K(attend_mask)(void *s, const void *mask, int adds, int64_t 
         }
     }
 }
+#undef NN__BLOCK
 
 // ------------------------------------------------------------------------------
 // >>nn-kernel-recurrent                            MARK: steps of recurrent nets

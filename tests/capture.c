@@ -1851,7 +1851,7 @@ static void unfrozen_views(void) {
     tensor_scope_end(scope);
 }
 
-// isin has the shape of x, whatever the elements are; a NaN is equal to none, and neither is it in the way of others.
+// isin has the shape of x, whatever the elements are; a NaN is equal to none, and in the way of none.
 static void is_in(void) {
     const float numbers[6] = {1, NAN, -INFINITY, 3, 7, INFINITY}, some[4] = {3, NAN, INFINITY, 1};
     const int want[3][6] = {{1, 0, 0, 1, 0, 1}, {0, 0, 0, 0, 0, 0}, {0, 0, 1, 0, 0, 0}};

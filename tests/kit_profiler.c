@@ -332,8 +332,8 @@ static void steps_add_up(void) {
     nn_free(&job.gpt.base);
 }
 
-// Where kernels take milliseconds, next to nothing is left for the rest, if their results have memory already: to get
-// some from the system may take longer than a product.
+// Where kernels take milliseconds, next to nothing is left for the rest, if their results have memory
+// already: to get some from the system may take longer than a product.
 static void kernels_are_the_time(void) {
     tensor_t *a = tensor_randn(384, 384);
     tensor_free(tensor_matmul(a, a));

@@ -1584,7 +1584,8 @@ static void steady(void) {
         nn_free(m);
     }
 }
-// What an op makes of its own is on the device of what it is given, also where the default is the CPU: a capture takes it.
+// What an op makes of its own is on the device of what it is given, also where the default is the CPU: a
+// capture takes it.
 static void inverse_captured(void) {
     tensor_t *x = on(tensor_add(tensor_randn(4, 4), tensor_mul_scalar(tensor_eye(4, 4), 5))), *y, *z;
     tensor_graph_t *g;
@@ -1631,8 +1632,8 @@ static void graph_faults(void) {
     }
     CHECK_MSG(met > 3, "%d", met);
 }
-// A replay that fails on another stream, behind the kernel that sends its numbers: the memory that this writes stays
-// until it has run.
+// A replay that fails on another stream, behind the kernel that sends its numbers: the memory that this
+// writes stays until it has run.
 static void graph_fails_behind_its_numbers(void) {
     int k, met = 0;
     tensor_t *x = on(tensor_ones(1000));

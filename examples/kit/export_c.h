@@ -54,8 +54,8 @@ typedef struct kit_export_t {
 //   -> code;  errors OWNER (g is NULL or was freed, or a tensor that the step uses), UNSUPPORTED (an op, a
 //      dtype, a name or two that are equal, a tensor of the lists that is not contiguous or that the step
 //      does not use, a step that is under way in slices, one that adds to an older gradient and drops it, or
-//      one that does not step all parameters equally often, real time), SHAPE (a count below 0), POISONED (NULL), IO,
-//      OUT_OF_MEMORY, those of a replay
+//      one that does not step all parameters equally often, real time), SHAPE (a count below 0), POISONED
+//      (NULL), IO, OUT_OF_MEMORY, those of a replay
 int tensor_graph_export_c(tensor_graph_t *g, const char *path, const kit_export_t *e);
 // Errors have the line of the call, not one of this file.
 #define tensor_graph_export_c(...)                                                                           \

@@ -604,7 +604,7 @@ static void refused(void) {
     CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: ctc_loss: export_c.h does not know this op (steps.c:");
     CHECK(tensor_set_realtime(1) == 0);
     CHECK(tensor_graph_export_c(ctc, path, &unknown) == TENSOR_ERR_UNSUPPORTED);
-    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: a file is written, in real time (tensor_set_realtime) (steps.c:");
+    CHECK_ERROR(TENSOR_ERR_UNSUPPORTED, "export_c: a file is written, in real time (tensor_set_realtime) at steps.c:");
     CHECK(tensor_set_realtime(0) == 0);
     CHECK(tensor_graph_free(ctc) == 0);
     const char *before = folder;
