@@ -1688,7 +1688,7 @@ static const one_t RANGES[] = {
     {"matmul of f64", 50}, {"matmul of f64, transposed", 24}, {"matmul of f64, long", 4},
     {"matmul of f64, many", 30}, {"matmul of many", 3}, {"inv of many", 500}, {"inv of 40", 200},
     {"eigvalsh of many", 45}, {"eigvalsh of 30", 100}, {"searchsorted", 1800}, {"bucketize", 220},
-    {"gather", 900}, {"scatter_reduce", 900}, {"index", 25}, {"sort of rows", 200},
+    {"gather", 800}, {"scatter_reduce", 800}, {"index", 25}, {"sort of rows", 200},
     {"logcumsumexp of rows", 110}, {"softmax of f64 rows", 110}, {"flip", 6}, {"unfold_dim", 16},
     {"rot90", 6}, {"lgamma", 225}, {"lgamma, summed", 50}, {"tanh of f64", 50}, {"pow", 12},
     {"matmul of long rows", 140}, {"matmul of 64", 400}, {"matmul of few rows", 345}, {"matmul of bf16", 24},
